@@ -293,108 +293,112 @@ static inline int64_t bounded(int64_t x, int64_t most)
     return x < 0 ? 0 : x < most ? x : most;
 }
 
-#define AVG_ROWS(suffix, type, compute, load, store)                                                                             \
-    static void avg_rows_##suffix(void *arg, int64_t begin, int64_t end)                                                         \
-    {                                                                                                                            \
-        const pool_args *a = arg;                                                                                                \
-        const wf_view *v = a->in;                                                                                                \
-        int64_t hs = v->strides[2], ws = v->strides[3];                                                                          \
-        for (int64_t r = begin; r < end; r++) {                                                                                  \
-            int64_t h0, hlo, hhi;                                                                                                \
-            const type *in =                                                                                                     \
-                (const type *)v->data + wf_offset_of(r / a->oh, 2, v->dims, v->strides);                                         \
-            const int64_t to = row_of(a, r), step = a->dst->strides[3];                                                          \
-            clip(r % a->oh, a->h, a, 0, &h0, &hlo, &hhi);                                                                        \
-            for (int64_t o = 0; o < a->ow; o++) {                                                                                \
-                int64_t w0, wlo, whi;                                                                                            \
-                clip(o, a->w, a, 1, &w0, &wlo, &whi);                                                                            \
-                compute sum = 0;                                                                                                 \
-                for (int64_t i = h0 + hlo; i < h0 + hhi; i++) {                                                                  \
-                    for (int64_t j = w0 + wlo; j < w0 + whi; j++) {                                                              \
-                        sum += load(in[i * hs + j * ws]);                                                                        \
-                    }                                                                                                            \
-                }                                                                                                                \
-                int64_t n = window_count(a, h0, hhi - hlo, w0, whi - wlo);                                                       \
-                ((type *)a->out)[to + o * step] = store(sum / (compute)n);                                                       \
-            }                                                                                                                    \
-        }                                                                                                                        \
-    }                                                                                                                            \
-    /* What m windows from p on, of a row of the output plane at g, give to each of their elements. */                           \
-    static void shares_##suffix(const pool_args *a, int64_t row_count, const type *g, int64_t p,                                 \
-                                int64_t m, compute *out)                                                                         \
-    {                                                                                                                            \
-        const int64_t ws = a->in->strides[3], end = bounded(a->whole.hi - p, m);                                                 \
-        const compute n = (compute)(row_count * a->kernel[1]);                                                                   \
-        int64_t k = 0;                                                                                                           \
-        for (const int64_t edge = bounded(a->whole.lo - p, m); k < edge; k++) {                                                  \
-            out[k] = load(g[k * ws]) / (compute)(row_count * side_count(a, p + k, a->w, 1));                                     \
-        }                                                                                                                        \
-        for (; ws == 1 && k + STEP <= end; k += STEP) {                                                                          \
-            for (int i = 0; i < STEP; i++) {                                                                                     \
-                out[k + i] = load(g[k + i]) / n;                                                                                 \
-            }                                                                                                                    \
-        }                                                                                                                        \
-        for (; k < end; k++) {                                                                                                   \
-            out[k] = load(g[k * ws]) / n;                                                                                        \
-        }                                                                                                                        \
-        for (; k < m; k++) {                                                                                                     \
-            out[k] = load(g[k * ws]) / (compute)(row_count * side_count(a, p + k, a->w, 1));                                     \
-        }                                                                                                                        \
-    }                                                                                                                            \
-    /* Adds them to `width` elements of a row, the first of which lies `at` behind the first window's: of the windows over an  \
-     * element the one whose last columns it is comes first. */ \
-    static void add_shares_##suffix(const pool_args *a, int64_t at, int64_t m,                                                   \
-                                    const compute *restrict share, int64_t width,                                                \
-                                    compute *restrict sum)                                                                       \
-    {                                                                                                                            \
-        const int64_t s = a->stride[1];                                                                                          \
-        for (int64_t j = a->kernel[1] - 1; j >= 0; j--) {                                                                        \
-            const int64_t first = j - at; /* element of window 0 */                                                              \
-            int64_t k = first < 0 ? s == 1 ? -first : (s - 1 - first) / s : 0;                                                   \
-            const int64_t fit = first >= width ? 0                                                                               \
-                                : s == 1       ? width - first                                                                   \
-                                               : (width - first + s - 1) / s;                                                          \
-            const int64_t end = fit < m ? fit : m;                                                                               \
-            for (; s == 1 && k + STEP <= end; k += STEP) {                                                                       \
-                for (int i = 0; i < STEP; i++) {                                                                                 \
-                    sum[first + k + i] += share[k + i];                                                                          \
-                }                                                                                                                \
-            }                                                                                                                    \
-            for (; k < end; k++) {                                                                                               \
-                sum[first + k * s] += share[k];                                                                                  \
-            }                                                                                                                    \
-        }                                                                                                                        \
-    }                                                                                                                            \
-    /* Rows of the input plane; a->in is the gradient of the output plane. */                                                    \
-    static void avg_back_##suffix(void *arg, int64_t begin, int64_t end)                                                         \
-    {                                                                                                                            \
-        const pool_args *a = arg;                                                                                                \
-        const wf_view *v = a->in;                                                                                                \
-        for (int64_t r = begin; r < end; r++) {                                                                                  \
-            const type *g =                                                                                                      \
-                (const type *)v->data + wf_offset_of(r / a->h, 2, v->dims, v->strides);                                          \
-            const int64_t to = row_of(a, r), step = a->dst->strides[3];                                                          \
-            const span rows = windows_over(r % a->h, a->oh, a, 0);                                                               \
-            for (int64_t c = 0; c < a->w; c += PIECE) {                                                                          \
-                const int64_t width = bounded(a->w - c, PIECE);                                                                  \
-                const span cols = {windows_over(c, a->ow, a, 1).lo,                                                              \
-                                   windows_over(c + width - 1, a->ow, a, 1).hi};                                                 \
-                compute sum[PIECE] = {0}, share[PIECE];                                                                          \
-                for (int64_t o = rows.lo; o < rows.hi; o++) {                                                                    \
-                    const int64_t count = side_count(a, o, a->h, 0);                                                             \
-                    for (int64_t p = cols.lo; p < cols.hi; p += PIECE) {                                                         \
-                        const int64_t m = bounded(cols.hi - p, PIECE);                                                           \
-                        shares_##suffix(a, count, g + o * v->strides[2] + p * v->strides[3], p, m,                               \
-                                        share);                                                                                  \
-                        add_shares_##suffix(a, c + a->pad[1] - p * a->stride[1], m, share, width,                                \
-                                            sum);                                                                                \
-                    }                                                                                                            \
-                }                                                                                                                \
-                for (int64_t k = 0; k < width; k++) {                                                                            \
-                    ((type *)a->out)[to + (c + k) * step] = store(sum[k]);                                                       \
-                }                                                                                                                \
-            }                                                                                                                    \
-        }                                                                                                                        \
+/* What a row of windows gives to its elements, in each of the types that sums have. */
+#define AVG_SHARES(compute)                                                                          \
+    /* Gradients of m windows from p on, divided by their numbers of elements. */                    \
+    static void divide_##compute(const pool_args *a, int64_t row_count, int64_t p, int64_t m,        \
+                                 compute *share)                                                     \
+    {                                                                                                \
+        const int64_t end = bounded(a->whole.hi - p, m);                                             \
+        const compute n = (compute)(row_count * a->kernel[1]);                                       \
+        for (int64_t k = 0; k < m; k++) {                                                            \
+            if (p + k < a->whole.lo || k >= end) {                                                   \
+                share[k] /= (compute)(row_count * side_count(a, p + k, a->w, 1));                    \
+                continue;                                                                            \
+            }                                                                                        \
+            for (; k + STEP <= end; k += STEP) {                                                     \
+                for (int i = 0; i < STEP; i++) {                                                     \
+                    share[k + i] /= n;                                                               \
+                }                                                                                    \
+            }                                                                                        \
+            for (; k < end; k++) {                                                                   \
+                share[k] /= n;                                                                       \
+            }                                                                                        \
+            k--;                                                                                     \
+        }                                                                                            \
+    }                                                                                                \
+    /* Adds them to `width` elements of a row, the first of which lies `at` behind the first       \
+     * window's: of the windows over an element the one whose last columns it is comes first. */ \
+    static void add_##compute(const pool_args *a, int64_t at, int64_t m,                             \
+                              const compute *restrict share, int64_t width, compute *restrict sum)   \
+    {                                                                                                \
+        const int64_t s = a->stride[1];                                                              \
+        for (int64_t j = a->kernel[1] - 1; j >= 0; j--) {                                            \
+            const int64_t first = j - at; /* element of window 0 */                                  \
+            int64_t k = first < 0 ? (s - 1 - first) / s : 0;                                         \
+            const int64_t end = first < width ? bounded((width - first + s - 1) / s, m) : 0;         \
+            for (; s == 1 && k + STEP <= end; k += STEP) {                                           \
+                for (int i = 0; i < STEP; i++) {                                                     \
+                    sum[first + k + i] += share[k + i];                                              \
+                }                                                                                    \
+            }                                                                                        \
+            for (; k < end; k++) {                                                                   \
+                sum[first + k * s] += share[k];                                                      \
+            }                                                                                        \
+        }                                                                                            \
+    }
+AVG_SHARES(float)
+AVG_SHARES(double)
+#undef AVG_SHARES
+
+#define AVG_ROWS(suffix, type, compute, load, store)                                               \
+    static void avg_rows_##suffix(void *arg, int64_t begin, int64_t end)                           \
+    {                                                                                              \
+        const pool_args *a = arg;                                                                  \
+        const wf_view *v = a->in;                                                                  \
+        int64_t hs = v->strides[2], ws = v->strides[3];                                            \
+        for (int64_t r = begin; r < end; r++) {                                                    \
+            int64_t h0, hlo, hhi;                                                                  \
+            const type *in =                                                                       \
+                (const type *)v->data + wf_offset_of(r / a->oh, 2, v->dims, v->strides);           \
+            const int64_t to = row_of(a, r), step = a->dst->strides[3];                            \
+            clip(r % a->oh, a->h, a, 0, &h0, &hlo, &hhi);                                          \
+            for (int64_t o = 0; o < a->ow; o++) {                                                  \
+                int64_t w0, wlo, whi;                                                              \
+                clip(o, a->w, a, 1, &w0, &wlo, &whi);                                              \
+                compute sum = 0;                                                                   \
+                for (int64_t i = h0 + hlo; i < h0 + hhi; i++) {                                    \
+                    for (int64_t j = w0 + wlo; j < w0 + whi; j++) {                                \
+                        sum += load(in[i * hs + j * ws]);                                          \
+                    }                                                                              \
+                }                                                                                  \
+                int64_t n = window_count(a, h0, hhi - hlo, w0, whi - wlo);                         \
+                ((type *)a->out)[to + o * step] = store(sum / (compute)n);                         \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    /* Rows of the input plane; a->in is the gradient of the output plane. */                      \
+    static void avg_back_##suffix(void *arg, int64_t begin, int64_t end)                           \
+    {                                                                                              \
+        const pool_args *a = arg;                                                                  \
+        const wf_view *v = a->in;                                                                  \
+        for (int64_t r = begin; r < end; r++) {                                                    \
+            const type *g =                                                                        \
+                (const type *)v->data + wf_offset_of(r / a->h, 2, v->dims, v->strides);            \
+            const int64_t to = row_of(a, r), step = a->dst->strides[3];                            \
+            const span rows = windows_over(r % a->h, a->oh, a, 0);                                 \
+            for (int64_t c = 0; c < a->w; c += PIECE) {                                            \
+                const int64_t width = bounded(a->w - c, PIECE);                                    \
+                const span cols = {windows_over(c, a->ow, a, 1).lo,                                \
+                                   windows_over(c + width - 1, a->ow, a, 1).hi};                   \
+                compute sum[PIECE] = {0}, share[PIECE];                                            \
+                for (int64_t o = rows.lo; o < rows.hi; o++) {                                      \
+                    const int64_t count = side_count(a, o, a->h, 0);                               \
+                    for (int64_t p = cols.lo; p < cols.hi; p += PIECE) {                           \
+                        const int64_t m = bounded(cols.hi - p, PIECE);                             \
+                        const type *from = g + o * v->strides[2] + p * v->strides[3];              \
+                        for (int64_t k = 0; k < m; k++) {                                          \
+                            share[k] = load(from[k * v->strides[3]]);                              \
+                        }                                                                          \
+                        divide_##compute(a, count, p, m, share);                                   \
+                        add_##compute(a, c + a->pad[1] - p * a->stride[1], m, share, width, sum);  \
+                    }                                                                              \
+                }                                                                                  \
+                for (int64_t k = 0; k < width; k++) {                                              \
+                    ((type *)a->out)[to + (c + k) * step] = store(sum[k]);                         \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
     }
 
 /* The same of the rows of channels-last results. */
