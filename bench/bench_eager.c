@@ -237,6 +237,10 @@ static weft_tensor op_tanh(const operands *o)
 {
     return weft_tanh(o->x);
 }
+static weft_tensor op_atan2(const operands *o)
+{
+    return weft_atan2(o->x, o->y);
+}
 static weft_tensor op_gelu(const operands *o)
 {
     return weft_gelu(o->x);
@@ -329,6 +333,7 @@ static const op_case op_cases[] = {
     {"mul", op_mul, BENCH_COPY, 12, false, 0.90, false},
     {"exp", op_exp, BENCH_COPY, 8, true, 0.90, false},
     {"tanh", op_tanh, BENCH_COPY, 8, true, 0.90, false},
+    {"atan2", op_atan2, BENCH_COPY, 12, true, 0.90, false},
     {"gelu", op_gelu, BENCH_COPY, 8, true, 0.90, false},
     {"gelu_tanh", op_gelu_tanh, BENCH_COPY, 8, true, 0.90, false},
     {"cast_f32_bf16", op_to_bf16, BENCH_COPY, 6, false, 0.90, false},

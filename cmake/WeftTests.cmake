@@ -245,14 +245,14 @@ endif()
 # Products and convolutions as on machines with fewer instructions: oneDNN has other kernels for each. CPUs that lack a level
 # take the best they have.
 if(NOT WEFT_SANITIZE AND NOT WEFT_COVERAGE)
-    foreach(level sse2,SSE41 avx2,AVX2 avx512,AVX512_CORE avx512,AVX512_CORE_BF16)
+    foreach(level sse2,SSE41 sse2,ALL avx2,AVX2 avx2,ALL avx512,AVX512_CORE avx512,AVX512_CORE_BF16)
         string(REPLACE "," ";" level ${level})
         list(GET level 0 isa)
         list(GET level 1 onednn)
         foreach(name test_conv test_gemm)
-            set(narrow ${name}_${onednn})
+            set(narrow ${name}_${isa}_${onednn})
             add_test(NAME ${narrow} COMMAND ${name} -j1 --verbose=1
-                "--filter=*/@(random_*|infinity_*|what_onednn_*|gradients_of_weights_*)" WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+                "--filter=*/@(random_*|infinity_*|what_onednn_*|gradients_of_weights_*|same_bits_in_*|one_order)" WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
             set_tests_properties(${narrow} PROPERTIES LABELS "unit;criterion" TIMEOUT 240 FAIL_REGULAR_EXPRESSION "Tested: 0"
                 ENVIRONMENT "WEFT_TEST_EFFORT=8;WEFT_ISA=${isa};ONEDNN_MAX_CPU_ISA=${onednn}")
         endforeach()

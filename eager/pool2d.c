@@ -6,7 +6,8 @@
  * ones. The mean is the sum divided by the number of elements in the window: those inside the input,
  * or with count_include_pad those inside the padded input (ceil mode may reach beyond both).
  * The gradient gathers: every input element adds what its windows give, in row-major order of the
- * windows, so tasks never write to the same place.
+ * windows, so tasks never write to the same place. A row of the input takes a row of windows after the other: what they give is
+ * divided once, and added column of the window by column, the last one first.
  *
  * Channels-last results are computed a block of channels at a time: every channel sees the same window, so that its walk is
  * one loop around the block's, in the same order of additions and comparisons.
@@ -14,7 +15,12 @@
 #include "eager/dense.h"
 #include "eager/layout.h"
 
-enum { CHANNELS = 32 /* a block */ };
+enum { CHANNELS = 32 /* a block */, PIECE = 256 /* columns */, STEP = 8 /* of them, as vectors */ };
+
+/* [lo, hi) of the windows along a side. */
+typedef struct span {
+    int64_t lo, hi;
+} span;
 
 typedef struct pool_args {
     const wf_view *in; /* forward: x; backward: g */
@@ -25,6 +31,7 @@ typedef struct pool_args {
     int64_t kernel[2], stride[2], pad[2], dilation[2];
     int64_t c; /* channels */
     bool count_pad;
+    span whole; /* backward: windows of a row that count all their columns */
 } pool_args;
 
 /* Where row r of the planes of the result begins. */
@@ -253,24 +260,86 @@ static inline int64_t window_count(const pool_args *a, int64_t h0, int64_t h_ins
     return (hp < a->kernel[0] ? hp : a->kernel[0]) * (wp < a->kernel[1] ? wp : a->kernel[1]);
 }
 
-/* Windows [lo, hi) of n along a side that position `at` of the input is in, padding counted. */
-typedef struct span {
-    int64_t lo, hi;
-} span;
+/* Windows of n along a side that position `at` of the input is in, padding counted. */
 static inline span windows_over(int64_t at, int64_t n, const pool_args *a, int side)
 {
     const int64_t from = at + a->pad[side], past = from / a->stride[side] + 1;
     return (span){.lo = from < a->kernel[side] ? 0 : (from - a->kernel[side]) / a->stride[side] + 1,
                   .hi = past < n ? past : n};
 }
-/* What the mean of window (o, p) divided by. */
+/* Elements along a side that the mean of a window counts, which begins at output o; the mean divides by the product of both. */
+static inline int64_t side_count(const pool_args *a, int64_t o, int64_t n, int side)
+{
+    int64_t start, lo, hi;
+    clip(o, n, a, side, &start, &lo, &hi);
+    const int64_t room = n + a->pad[side] - start;
+    return !a->count_pad ? hi - lo : room < a->kernel[side] ? room : a->kernel[side];
+}
 static inline int64_t count_of(const pool_args *a, int64_t o, int64_t p)
 {
-    int64_t h0, hlo, hhi, w0, wlo, whi;
-    clip(o, a->h, a, 0, &h0, &hlo, &hhi);
-    clip(p, a->w, a, 1, &w0, &wlo, &whi);
-    return window_count(a, h0, hhi - hlo, w0, whi - wlo);
+    return side_count(a, o, a->h, 0) * side_count(a, p, a->w, 1);
 }
+/* The windows of a row that count all their columns. */
+static span whole_windows(const pool_args *a)
+{
+    const int64_t pad = a->pad[1], step = a->stride[1];
+    const int64_t room = a->w + (a->count_pad ? 2 * pad : pad) - a->kernel[1];
+    return (span){.lo = a->count_pad ? 0 : (pad + step - 1) / step,
+                  .hi = room < 0 ? 0 : room / step + 1};
+}
+/* x in [0, most]. */
+static inline int64_t bounded(int64_t x, int64_t most)
+{
+    return x < 0 ? 0 : x < most ? x : most;
+}
+
+/* What a row of windows gives to its elements, in each of the types that sums have. */
+#define AVG_SHARES(compute)                                                                          \
+    /* Gradients of m windows from p on, divided by their numbers of elements. */                    \
+    static void divide_##compute(const pool_args *a, int64_t row_count, int64_t p, int64_t m,        \
+                                 compute *share)                                                     \
+    {                                                                                                \
+        const int64_t end = bounded(a->whole.hi - p, m);                                             \
+        const compute n = (compute)(row_count * a->kernel[1]);                                       \
+        for (int64_t k = 0; k < m; k++) {                                                            \
+            if (p + k < a->whole.lo || k >= end) {                                                   \
+                share[k] /= (compute)(row_count * side_count(a, p + k, a->w, 1));                    \
+                continue;                                                                            \
+            }                                                                                        \
+            for (; k + STEP <= end; k += STEP) {                                                     \
+                for (int i = 0; i < STEP; i++) {                                                     \
+                    share[k + i] /= n;                                                               \
+                }                                                                                    \
+            }                                                                                        \
+            for (; k < end; k++) {                                                                   \
+                share[k] /= n;                                                                       \
+            }                                                                                        \
+            k--;                                                                                     \
+        }                                                                                            \
+    }                                                                                                \
+    /* Adds them to `width` elements of a row, the first of which lies `at` behind the first       \
+     * window's: of the windows over an element the one whose last columns it is comes first. */ \
+    static void add_##compute(const pool_args *a, int64_t at, int64_t m,                             \
+                              const compute *restrict share, int64_t width, compute *restrict sum)   \
+    {                                                                                                \
+        const int64_t s = a->stride[1];                                                              \
+        for (int64_t j = a->kernel[1] - 1; j >= 0; j--) {                                            \
+            const int64_t first = j - at; /* element of window 0 */                                  \
+            int64_t k = first < 0 ? (s - 1 - first) / s : 0;                                         \
+            const int64_t end = first < width ? bounded((width - first + s - 1) / s, m) : 0;         \
+            for (; s == 1 && k + STEP <= end; k += STEP) {                                           \
+                for (int i = 0; i < STEP; i++) {                                                     \
+                    sum[first + k + i] += share[k + i];                                              \
+                }                                                                                    \
+            }                                                                                        \
+            for (; k < end; k++) {                                                                   \
+                sum[first + k * s] += share[k];                                                      \
+            }                                                                                        \
+        }                                                                                            \
+    }
+AVG_SHARES(float)
+AVG_SHARES(double)
+#undef AVG_SHARES
 
 #define AVG_ROWS(suffix, type, compute, load, store)                                               \
     static void avg_rows_##suffix(void *arg, int64_t begin, int64_t end)                           \
@@ -308,16 +377,26 @@ static inline int64_t count_of(const pool_args *a, int64_t o, int64_t p)
                 (const type *)v->data + wf_offset_of(r / a->h, 2, v->dims, v->strides);            \
             const int64_t to = row_of(a, r), step = a->dst->strides[3];                            \
             const span rows = windows_over(r % a->h, a->oh, a, 0);                                 \
-            for (int64_t c = 0; c < a->w; c++) {                                                   \
-                const span cols = windows_over(c, a->ow, a, 1);                                    \
-                compute sum = 0;                                                                   \
+            for (int64_t c = 0; c < a->w; c += PIECE) {                                            \
+                const int64_t width = bounded(a->w - c, PIECE);                                    \
+                const span cols = {windows_over(c, a->ow, a, 1).lo,                                \
+                                   windows_over(c + width - 1, a->ow, a, 1).hi};                   \
+                compute sum[PIECE] = {0}, share[PIECE];                                            \
                 for (int64_t o = rows.lo; o < rows.hi; o++) {                                      \
-                    for (int64_t p = cols.lo; p < cols.hi; p++) {                                  \
-                        sum += load(g[o * v->strides[2] + p * v->strides[3]]) /                    \
-                               (compute)count_of(a, o, p);                                         \
+                    const int64_t count = side_count(a, o, a->h, 0);                               \
+                    for (int64_t p = cols.lo; p < cols.hi; p += PIECE) {                           \
+                        const int64_t m = bounded(cols.hi - p, PIECE);                             \
+                        const type *from = g + o * v->strides[2] + p * v->strides[3];              \
+                        for (int64_t k = 0; k < m; k++) {                                          \
+                            share[k] = load(from[k * v->strides[3]]);                              \
+                        }                                                                          \
+                        divide_##compute(a, count, p, m, share);                                   \
+                        add_##compute(a, c + a->pad[1] - p * a->stride[1], m, share, width, sum);  \
                     }                                                                              \
                 }                                                                                  \
-                ((type *)a->out)[to + c * step] = store(sum);                                      \
+                for (int64_t k = 0; k < width; k++) {                                              \
+                    ((type *)a->out)[to + (c + k) * step] = store(sum[k]);                         \
+                }                                                                                  \
             }                                                                                      \
         }                                                                                          \
     }
@@ -487,6 +566,7 @@ WF_EXEC_DECL(avg_pool2d_bwd)
     a.w = dx->dims[3];
     a.oh = g->dims[2];
     a.ow = g->dims[3];
+    a.whole = whole_windows(&a);
     const wf_task_fn *of = avg_back_of[g->dtype];
     run_rows(of, of[1] && wf_view_lies_last(dx), &a);
     return 0;

@@ -180,6 +180,8 @@ def odd(g):
     return lambda z: (g(M.sqrt(z)) / M.sqrt(z) - 1) / z, lambda z: z * M.sqrt(z) / g(M.sqrt(z))
 
 
+# atan of a ratio of at most 1, for atan and atan2
+add("atan_f32", "f32", *odd(M.atan), mpf("1e-9"), mpf(1), 9, 2)
 T = mpf("0.3026")
 # (exp(2r) - 1) / 2 = r + r^2 P(r)
 add("expm1h_f32", "f32", lambda x: (M.expm1(2 * x) / 2 - x) / x**2, lambda x: 2 * x**2 / abs(M.expm1(2 * x)),

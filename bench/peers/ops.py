@@ -77,6 +77,7 @@ def large_ops():
             "mul": lambda: x * y,
             "exp": lambda: torch.exp(x),
             "tanh": lambda: torch.tanh(x),
+            "atan2": lambda: torch.atan2(x, y),
             "gelu": lambda: F.gelu(x),
             "gelu_tanh": lambda: F.gelu(x, approximate="tanh"),
             "cast_f32_bf16": lambda: x.bfloat16(),

@@ -98,6 +98,7 @@ static const char *load(void)
 #define F(function, params) ok &= lookup(library, "dnnl_" #function, &f->function);
     DNNL_STATUS_FUNCTIONS(F)
 #undef F
+    ok &= lookup(library, "dnnl_get_effective_cpu_isa", &f->get_effective_cpu_isa);
     ok &= lookup(library, "dnnl_primitive_desc_iterator_fetch", &f->primitive_desc_iterator_fetch);
     ok &= lookup(library, "dnnl_primitive_desc_query_md", &f->primitive_desc_query_md);
     ok &= lookup(library, "dnnl_memory_desc_get_size", &f->memory_desc_get_size);
@@ -113,6 +114,7 @@ static const char *load(void)
     return ok ? NULL : "oneDNN failed to start";
 }
 
+static bool in_order; /* what wf_dnnl_in_order says of the library */
 static pthread_key_t thread_key;
 static void drop_thread(void *state);
 
@@ -122,6 +124,7 @@ static void load_once(void)
     if (!why && pthread_key_create(&thread_key, drop_thread))
         why = "no thread-specific key left";
     loaded = !why;
+    in_order = loaded && !(DNNL_ISA_AVX512_CORE & ~(unsigned)functions.get_effective_cpu_isa());
     if (why)
         snprintf(name, sizeof name, "%s", why);
     snprintf(builtin_name, sizeof builtin_name, "built-in (%s)",
@@ -148,6 +151,11 @@ const char *wf_dnnl_name(void)
 int wf_dnnl_active(void)
 {
     return atomic_load_explicit(&backend, memory_order_relaxed) != WF_GEMM_BUILTIN && wf_dnnl();
+}
+
+int wf_dnnl_in_order(void)
+{
+    return wf_dnnl_active() && in_order;
 }
 
 int wf_gemm_amx_active(void)

@@ -22,6 +22,10 @@ const char *wf_dnnl_name(void);
 /* Opening is tried regardless of the back end chosen; this says which is in use. */
 int wf_dnnl_active(void);
 
+/* Whether it is in use with the kernels of AVX-512: their products of at most WF_GEMM_SLICE terms add in index order (f32;
+ * bf16 likewise, in pairs), which the narrower ones of 2.6.3 do not. */
+int wf_dnnl_in_order(void);
+
 /* Serialises oneDNN on this thread; returns what leave needs. */
 int wf_dnnl_enter(void);
 void wf_dnnl_leave(int saved);
@@ -64,7 +68,7 @@ int wf_dnnl_same_layout(const wf_dnnl_plan *p, const wf_dnnl_plan *q, int i);
 /* Runs it on the calling thread. WF_GEMM_UNSUPPORTED if plan->primitive is NULL. */
 int wf_dnnl_run(wf_dnnl_plan *plan, void *const *data);
 
-/* C := A * B of one block; WF_GEMM_UNSUPPORTED when the built-in way should do it. */
+/* C := A * B of one block, or C += A * B; WF_GEMM_UNSUPPORTED when the built-in way should do it. */
 int wf_dnnl_gemm(const wf_gemm_block *g);
 
 /* The layout in which a bf16 product wants B packed: panels of `width` columns, each with `depth` rows

@@ -45,6 +45,7 @@ typedef struct dnnl_version_info {
 
 enum { DNNL_SUCCESS, DNNL_OUT_OF_MEMORY };
 enum { DNNL_RUNTIME_SEQUENTIAL = 1, DNNL_RUNTIME_OPENMP = 2 };
+enum { DNNL_ISA_AVX512_CORE = 0x27 }; /* bits of an instruction set */
 enum { DNNL_CPU = 1, DNNL_IN_ORDER = 1, DNNL_TAG_ANY = 1, DNNL_BLOCKED = 2 };
 enum { DNNL_BF16 = 2, DNNL_F32 = 3 };
 enum { DNNL_FORWARD_TRAINING = 64, DNNL_CONV_DIRECT = 1 };
@@ -94,6 +95,12 @@ enum {
     F(primitive_destroy, (dnnl_handle))                                                            \
     F(reorder_primitive_desc_create, (dnnl_handle *, const dnnl_md *from, dnnl_handle,             \
                                       const dnnl_md *to, dnnl_handle, dnnl_handle attr))           \
+    F(primitive_attr_create, (dnnl_handle *))                                                      \
+    F(primitive_attr_destroy, (dnnl_handle))                                                       \
+    F(primitive_attr_set_post_ops, (dnnl_handle, dnnl_handle ops))                                 \
+    F(post_ops_create, (dnnl_handle *))                                                            \
+    F(post_ops_destroy, (dnnl_handle))                                                             \
+    F(post_ops_append_sum, (dnnl_handle, float scale))                                             \
     F(matmul_desc_init,                                                                            \
       (dnnl_op *, const dnnl_md *a, const dnnl_md *b, const dnnl_md *bias, const dnnl_md *c))      \
     F(dilated_convolution_forward_desc_init,                                                       \
@@ -114,6 +121,7 @@ typedef struct dnnl_functions {
     DNNL_STATUS_FUNCTIONS(F)
 #undef F
     const dnnl_version_info *(*version)(void);
+    int (*get_effective_cpu_isa)(void);
     dnnl_handle (*primitive_desc_iterator_fetch)(dnnl_handle); /* a descriptor of one's own */
     const dnnl_md *(*primitive_desc_query_md)(dnnl_handle, int what, int index);
     size_t (*memory_desc_get_size)(const dnnl_md *);

@@ -8,7 +8,7 @@
 
 /* key.v: kind, type, m, n, k, strides of A (row, column), of B, row stride of C, its type */
 enum { KIND, TYPE, M, N, K, A_RS, A_CS, B_RS, B_CS, C_RS, C_TYPE };
-enum { PLAIN_B = 1, PACKED_B };
+enum { PLAIN_B = 1, PACKED_B, ADDED }; /* ADDED: C += A * B, B plain */
 
 static int describe(const dnnl_functions *f, const wf_dnnl_key *key, dnnl_handle *desc)
 {
@@ -25,7 +25,17 @@ static int describe(const dnnl_functions *f, const wf_dnnl_key *key, dnnl_handle
         rc = f->memory_desc_init_by_strides(&c, 2, dc, (int)v[C_TYPE], sc);
     if (!rc)
         rc = f->matmul_desc_init(&op, &a, &b, NULL, &c);
-    return rc ? rc : f->primitive_desc_create(desc, &op, NULL, f->engine, NULL);
+    if (rc || v[KIND] != ADDED)
+        return rc ? rc : f->primitive_desc_create(desc, &op, NULL, f->engine, NULL);
+    dnnl_handle ops = NULL, attributes = NULL;
+    rc = f->post_ops_create(&ops);
+    rc = rc ? rc : f->post_ops_append_sum(ops, 1);
+    rc = rc ? rc : f->primitive_attr_create(&attributes);
+    rc = rc ? rc : f->primitive_attr_set_post_ops(attributes, ops);
+    rc = rc ? rc : f->primitive_desc_create(desc, &op, attributes, f->engine, NULL);
+    f->primitive_attr_destroy(attributes);
+    f->post_ops_destroy(ops);
+    return rc;
 }
 
 /* Brings strides to what oneDNN takes as plain: one of them 1, the other at least the length. */
@@ -52,10 +62,10 @@ static wf_dnnl_plan *find_plan(const wf_gemm_block *g, int kind, int *rc)
     wf_dnnl_key key = {{kind, g->dtype == WEFT_F32 ? DNNL_F32 : DNNL_BF16, g->m, g->n, g->k,
                         g->a_rs, g->a_cs, 0, 0, g->m == 1 ? g->n : g->c_rs}};
     key.v[C_TYPE] = g->wide ? DNNL_F32 : key.v[TYPE];
-    if (kind == PLAIN_B)
+    if (kind != PACKED_B)
         key.v[B_RS] = g->b_rs, key.v[B_CS] = g->b_cs;
     if (!plain(g->m, g->k, &key.v[A_RS], &key.v[A_CS]) || key.v[C_RS] < g->n ||
-        (kind == PLAIN_B && !plain(g->k, g->n, &key.v[B_RS], &key.v[B_CS])))
+        (kind != PACKED_B && !plain(g->k, g->n, &key.v[B_RS], &key.v[B_CS])))
         return NULL;
     wf_dnnl_plan *plan = wf_dnnl_get(&key, &recipe);
     if (!plan)
@@ -75,7 +85,7 @@ static int run(const wf_gemm_block *g, int kind)
 
 int wf_dnnl_gemm(const wf_gemm_block *g)
 {
-    return run(g, PLAIN_B);
+    return run(g, g->add ? ADDED : PLAIN_B);
 }
 
 int wf_dnnl_gemm_packed(const wf_gemm_block *g)

@@ -3,7 +3,8 @@
  * runs them on the pool through oneDNN or the built-in kernels.
  *
  * Invariant: block sizes depend on shape, strides and dtype only, except where the built-in kernels run, whose bits do
- * not depend on them.
+ * not depend on them. Nor do those of products in one order (gemm.h): what oneDNN adds is cut where the built-in kernels
+ * cut it, and those for vectors read rows.
  */
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -23,6 +24,8 @@ enum { MIN_WORK = 1 << 19 };
 /* And up to which the kernels take less time than a call of oneDNN costs beside its work: matrix
  * units and the like start paying earlier for bf16. */
 enum { TINY_WORK = 1 << 16, TINY_WORK_BF16 = 1 << 13 };
+/* Rows up to which oneDNN 2.6.3 has kernels of its own for a transposed B, in lanes, as for one column. */
+enum { FEW_ROWS = 16 };
 /* Multiply-adds that are worth a share of a worker that is awake. */
 enum { AWAKE_WORK = 1 << 16 };
 /* Least terms of a slice of k: adding up its result is to cost little beside making it. */
@@ -78,7 +81,8 @@ enum { SHORT_COLUMN = 64, VECTOR_BYTES = 32768, ROWS_BYTES = 512 << 10 };
 static int vector_of_view(const wf_gemm_block *g)
 {
     const int64_t size = (int64_t)wf_dtype_size(g->dtype);
-    const bool in_rows = g->n > 1 && (llabs(g->b_cs) <= llabs(g->b_rs) || g->k < SHORT_COLUMN);
+    const bool in_rows =
+        g->in_order || (g->n > 1 && (llabs(g->b_cs) <= llabs(g->b_rs) || g->k < SHORT_COLUMN));
     /* a piece of each of many rows is to be long */
     int64_t columns = (in_rows && g->k >= SHORT_COLUMN ? ROWS_BYTES : VECTOR_BYTES) / size / g->k;
     columns = in_rows ? columns / 16 * 16 : columns;
@@ -111,6 +115,8 @@ static int vector_of_view(const wf_gemm_block *g)
 
 static bool is_streamed(const wf_gemm_block *g)
 {
+    if (g->in_order)
+        return g->b_cs == 1;
     return g->n == 1 ? g->b_rs == 1 : g->b_cs == 1 || (g->b_rs == 1 && g->k >= SHORT_COLUMN);
 }
 
@@ -234,6 +240,8 @@ static void choose_slices(blocks *w)
     const double work = (double)d->m * (double)d->n * (double)d->k;
     w->slices = 1;
     w->bk = d->k;
+    if (d->one_order)
+        return;
     if (w->way == BY_VECTOR && d->n == 1 && d->batch == 1 && d->k >= LONG_DOT) {
         w->bk = piece(d->k, 8, 64);
         w->slices = (d->k + w->bk - 1) / w->bk;
@@ -405,6 +413,17 @@ static bool is_small_f32(const wf_gemm_desc *d)
     return d->dtype == WEFT_F32 && d->n % 32 == 0 && d->n <= 64 && d->m <= 64 && d->k <= 128;
 }
 
+/* Whether this back end has products in the one order: of f32 and bf16 oneDNN has a share, of which the rest is to have the bits. */
+static bool has_one_order(const wf_gemm_desc *d)
+{
+    if ((d->dtype != WEFT_F32 && d->dtype != WEFT_BF16) || !wf_dnnl_active())
+        return true;
+    if (d->dtype == WEFT_F32)
+        return wf_isa() >= WF_ISA_AVX2 && wf_dnnl_in_order();
+    return wf_gemm_amx_active() ||
+           (wf_gemm_pairs_active() && wf_dnnl_in_order() && d->k <= WF_GEMM_SLICE);
+}
+
 /* Products with a vector read the matrix once whatever they do; C^T = B^T A^T turns one column into
  * one row. Few rows: oneDNN would copy B first, the kernels read it in place. */
 static void choose_way(blocks *w)
@@ -429,9 +448,11 @@ static void choose_way(blocks *w)
     }
     double work = (double)d->m * (double)d->n * (double)d->k;
     int tiny = d->dtype == WEFT_BF16 ? TINY_WORK_BF16 : TINY_WORK;
-    if ((d->dtype != WEFT_F32 && d->dtype != WEFT_BF16) || work <= (double)tiny)
+    const bool units = d->dtype == WEFT_BF16 && wf_gemm_amx_active();
+    if ((d->dtype != WEFT_F32 && d->dtype != WEFT_BF16) ||
+        (work <= (double)tiny && !(units && d->one_order)))
         return;
-    if (d->dtype == WEFT_BF16 && wf_gemm_amx_active()) {
+    if (units) {
         w->way = BY_AMX;
         return;
     }
@@ -490,8 +511,30 @@ static bool cut_for_awake(blocks *w)
     return w->rows * w->columns > 1;
 }
 
+/* f32 in slices of k as the built-in kernels have them. */
+static int multiply_in_order(const blocks *w, const wf_gemm_block *g)
+{
+    if (g->m < FEW_ROWS || g->n == 1)
+        return wf_gemm_builtin_block(g);
+    const int64_t step = wf_gemm_slice(g->k), size = (int64_t)w->size;
+    wf_gemm_block part = *g;
+    int rc = WF_GEMM_OK;
+    for (int64_t k = 0; k < g->k && rc == WF_GEMM_OK; k += step) {
+        part.k = wf_least(step, g->k - k);
+        part.a = (const char *)g->a + k * g->a_cs * size;
+        part.b = (const char *)g->b + k * g->b_rs * size;
+        part.add = k > 0;
+        rc = wf_dnnl_gemm(&part);
+        if (rc == WF_GEMM_UNSUPPORTED)
+            rc = wf_gemm_builtin_block(&part);
+    }
+    return rc;
+}
+
 static int run_block(const blocks *w, const wf_gemm_block *g)
 {
+    if (w->way == BY_ONEDNN && g->in_order && g->dtype == WEFT_F32)
+        return multiply_in_order(w, g);
     int rc = w->way == BY_VECTOR   ? (is_streamed(g) ? vector_block : vector_of_view)(g)
              : w->packed           ? wf_dnnl_gemm_packed(g)
              : is_made_apart(w, g) ? multiply_apart(w, g)
@@ -544,6 +587,7 @@ static void run_blocks(void *arg, int64_t begin, int64_t end)
             .b_cs = d->b_cs,
             .c = (char *)d->c + size * (batch * d->c_bs + i * d->c_rs + j * w->c_step),
             .c_rs = w->way == BY_VECTOR ? w->c_step : d->c_rs,
+            .in_order = d->one_order,
         };
         if (w->slices > 1) {
             g.c = w->partial + w->partial_bytes / (size_t)w->slices * (size_t)t;
@@ -609,6 +653,8 @@ int wf_gemm(const wf_gemm_desc *d)
         return WF_GEMM_OK;
     }
     if (d->bias && !takes_bias(d))
+        return WF_GEMM_UNSUPPORTED;
+    if (d->one_order && !has_one_order(d))
         return WF_GEMM_UNSUPPORTED;
     if (d->bias && d->dtype == WEFT_BF16 && wf_gemm_amx_active())
         return wf_gemm_amx(d);

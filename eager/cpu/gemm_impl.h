@@ -17,6 +17,15 @@ static inline size_t wf_gemm_esize(int dtype)
     return dtype > WEFT_BOOL && dtype < WF_NDTYPE ? wf_dtype_size(dtype) : 0;
 }
 
+/* The one order of sums of f32 and f64, that of the built-in kernels and of wf_gemm_desc.one_order: slices of so many terms,
+ * each summed in index order and added to those before. */
+enum { WF_GEMM_SLICE = 256 }; /* a packed panel of B, of two vectors a row, stays in L1 */
+static inline int64_t wf_gemm_slice(int64_t k)
+{
+    const int64_t slices = (k + WF_GEMM_SLICE - 1) / WF_GEMM_SLICE;
+    return slices > 1 ? (k + slices - 1) / slices : k;
+}
+
 /* One product on one thread; the scratch comes from the caller so that the kernels cannot fail. */
 typedef struct wf_gemm_block {
     int dtype; /* f32, f64, bf16, f16 */
@@ -28,6 +37,7 @@ typedef struct wf_gemm_block {
     void *c;
     int64_t c_rs;
     int add;       /* C += A * B; f32 and f64 only */
+    int in_order;  /* m == 1: sums in index order, not in lanes; b_cs is 1 */
     int wide;      /* C has the type of the sums: f32 for bf16 and f16 */
     void *scratch; /* 64-byte aligned, of wf_gemm_kernels.scratch bytes */
 } wf_gemm_block;

@@ -14,9 +14,6 @@
 #include "eager/kernels/gemm_simd.inc.h"
 #include "jit/ir/dtype.h"
 
-/* k slice: a packed panel of B (KC x 2 vectors) must stay in L1. */
-enum { KC = 256 };
-
 /* Rows or columns up to which the other operand is read in place. */
 enum { SMALL = 64 };
 
@@ -180,12 +177,6 @@ static ONCE void pack(int dtype, const void *src, int64_t offset, int64_t rs, in
         pack_f16((const uint16_t *)src + offset, rs, cs, rows, cols, width, pad, out);
 }
 
-static int64_t slice_length(int64_t k)
-{
-    int64_t slices = (k + KC - 1) / KC;
-    return slices > 1 ? (k + slices - 1) / slices : k;
-}
-
 static int64_t round_up(int64_t x, int64_t to)
 {
     return (x + to - 1) / to * to;
@@ -201,7 +192,7 @@ static int reads_b_in_place(const wf_gemm_block *g)
 static int reads_a_in_place(const wf_gemm_block *g)
 {
     return (g->dtype == WEFT_F32 || g->dtype == WEFT_F64) && g->n <= SMALL && g->a_rs != 0 &&
-           g->m * slice_length(g->k) <= SMALL * SMALL;
+           g->m * wf_gemm_slice(g->k) <= SMALL * SMALL;
 }
 
 static int64_t columns_of_tile(int dtype)
@@ -216,7 +207,7 @@ typedef struct parts {
 static parts scratch_parts(const wf_gemm_block *g)
 {
     size_t es = g->dtype == WEFT_F64 ? sizeof(double) : sizeof(float);
-    size_t kc = (size_t)slice_length(g->k);
+    size_t kc = (size_t)wf_gemm_slice(g->k);
     int64_t nr = columns_of_tile(g->dtype);
     size_t columns = (size_t)(reads_b_in_place(g) ? 2 * nr : round_up(g->n, nr));
     int narrow = (g->dtype == WEFT_BF16 || g->dtype == WEFT_F16) && !g->wide;
@@ -328,7 +319,7 @@ static void block_run(const wf_gemm_block *g)
     char *pa = g->scratch, *pb = pa + s.a;
     void *acc = s.acc ? (void *)(pb + s.b) : g->c;
     int64_t ldc = s.acc ? g->n : g->c_rs;
-    int64_t kc = slice_length(g->k), nr = columns_of_tile(g->dtype);
+    int64_t kc = wf_gemm_slice(g->k), nr = columns_of_tile(g->dtype);
     int in_place = reads_b_in_place(g), a_in_place = reads_a_in_place(g);
     int64_t ragged = g->n % nr % (nr / 2) ? g->n % nr : 0, first = in_place ? g->n - ragged : 0;
     for (int64_t k0 = 0; k0 < g->k; k0 += kc) {

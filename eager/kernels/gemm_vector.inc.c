@@ -3,7 +3,7 @@
  *
  * It is bound by reading B, so B is read once, in streams: eight rows at a time where rows are
  * contiguous, four columns at a time where columns are, as a single one always is. The order of an element's sum
- * depends on k, on which of the two it is and on whether it is the only one, not on where in a block it lies.
+ * depends on k, on which of the two it is and on whether it is the only one, not on where in a block it lies. Rows are in_order.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -114,13 +114,13 @@ static inline double same_f64(double x)
         T *copy = g->scratch, *y = copy + g->k;                                                    \
         const S *a = g->a;                                                                         \
         const T *x = sizeof(S) == sizeof(T) && g->a_cs == 1 ? g->a : g->scratch;                   \
-        if (g->n == 1 && g->a_cs == 1) {                                                           \
+        if (g->n == 1 && g->a_cs == 1 && !g->in_order) {                                           \
             *y = dot_##sfx(g->k, a, g->b);                                                         \
             return;                                                                                \
         }                                                                                          \
         for (int64_t p = 0; p < g->k && x == copy; p++)                                            \
             copy[p] = (T)convert(a[p * g->a_cs]);                                                  \
-        if (g->n > 1 && g->b_cs == 1)                                                              \
+        if ((g->n > 1 || g->in_order) && g->b_cs == 1)                                             \
             by_rows_##sfx(g->n, g->k, x, g->b, g->b_rs, y);                                        \
         else                                                                                       \
             by_columns_##sfx(g->n, g->k, x, g->b, g->b_cs, y);                                     \

@@ -146,6 +146,13 @@
     KF64(0x1.7a14188a9a5f8p-4)), KF64(-0x1.bda9309a2b1bap-4)), KF64(0x1.510169d0967cap-4)),        \
     KF64(0x1.d5f294815b03fp-9)), KF64(-0x1.1f367683f89a7p-3))
 
+/* atan_f32: 9 coefficients on [1e-09, 1], error 2^-26.9 */
+#define POLY_atan_f32(z)                                                                           \
+    FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, KF32(-0x1.d3315ep-10f),                \
+    KF32(0x1.6412dp-7f)), KF32(-0x1.fd715ep-6f)), KF32(0x1.da2584p-5f)),                           \
+    KF32(-0x1.580842p-4f)), KF32(0x1.c08c26p-4f)), KF32(-0x1.242084p-3f)),                         \
+    KF32(0x1.9991e4p-3f)), KF32(-0x1.55553ep-2f))
+
 /* expm1h_f32: 5 coefficients on [-0.17335, 0.17335], error 2^-26.1 */
 #define POLY_expm1h_f32(z)                                                                         \
     FMA(z, FMA(z, FMA(z, FMA(z, KF32(0x1.6ab35p-5f), KF32(0x1.122cacp-3f)),                        \

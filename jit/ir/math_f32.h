@@ -110,10 +110,6 @@ KFUN(VF32, acos_f32, VF32 x)
 {
     return F32_OF_F64(CALL(acos_f64, F64_OF_F32(x)));
 }
-KFUN(VF32, atan_f32, VF32 x)
-{
-    return F32_OF_F64(CALL(atan_f64, F64_OF_F32(x)));
-}
 KFUN(VF32, sinh_f32, VF32 x)
 {
     return F32_OF_F64(CALL(sinh_f64, F64_OF_F32(x)));
@@ -138,11 +134,6 @@ KFUN(VF32, cbrt_f32, VF32 x)
 {
     return F32_OF_F64(CALL(cbrt_f64, F64_OF_F32(x)));
 }
-KFUN(VF32, atan2_f32, VF32 y, VF32 x)
-{
-    return F32_OF_F64(CALL(atan2_f64, F64_OF_F32(y), F64_OF_F32(x)));
-}
-
 KFUN(VF32, rsqrt_f32, VF32 x)
 {
     MATH_RSQRT(VF32, KF32, x);

@@ -243,6 +243,45 @@ KFUN(VF32, cos_f32_fast, VF32 x)
     return CALL(sin_shifted_f32, x, KU32(1));
 }
 
+#define MATH_PI32_REST (-0x1.de12cap-26f) /* what MATH_PI32_1 lacks, as a part of it */
+
+/*
+ * The angle of (x, y) from the ratio t of the lesser magnitude to the greater: atan(t), or what that leaves of pi/2 or pi. The first
+ * sum, of that and t, is exact in two parts, so that what the polynomial adds is all that is rounded before the end.
+ */
+KFUN(VF32, atan2_f32, VF32 y, VF32 x)
+{
+    const VU32 sign = KU32(0x80000000);
+    const VF32 a = FABS(x), b = FABS(y);
+    const VB steep = GT(b, a);
+    const VF32 num = SELECT(steep, a, b), den = SELECT(steep, b, a);
+    const VF32 same = SELECT(EQ(den, KF32(0.0f)), den, KF32(1.0f)); /* 0 / 0, inf / inf */
+    const VF32 ratio = SELECT(EQ(num, den), same, DIV(num, den));
+    const VU32 turn = IAND(IXOR(BITS32(x), BITS32(SELECT(steep, KF32(-0.0f), KF32(0.0f)))), sign);
+    const VF32 t = FLT32(IXOR(BITS32(ratio), turn));
+    const VF32 z = MUL(t, t);
+    const VF32 p = POLY_atan_f32(z);
+    /* pi/2; else 0 or, where x is negative, twice that */
+    const VF32 h = KF32(MATH_PI32_1);
+    const VF32 base = SUB(h, SELECT(steep, KF32(0.0f), COPYSIGN(h, x)));
+    const VF32 s = ADD(base, t);
+    const VF32 sl = FMA(base, KF32(MATH_PI32_REST), SUB(t, SUB(s, base)));
+    return COPYSIGN(ADD(s, FMA(MUL(t, z), p, sl)), y);
+}
+
+KFUN(VF32, atan_f32, VF32 x)
+{
+    const VF32 a = FABS(x), one = KF32(1.0f);
+    const VB steep = GT(a, one);
+    const VF32 q = DIV(SELECT(steep, KF32(-1.0f), a), SELECT(steep, a, one));
+    const VF32 z = MUL(q, q);
+    const VF32 p = POLY_atan_f32(z);
+    const VF32 base = SELECT(steep, KF32(MATH_PI32_1), KF32(0.0f));
+    const VF32 s = ADD(base, q);
+    const VF32 sl = FMA(base, KF32(MATH_PI32_REST), SUB(q, SUB(s, base)));
+    return COPYSIGN(ADD(s, FMA(MUL(q, z), p, sl)), x);
+}
+
 /* -- hyperbolic tangent and activations -----------------------------------------------------------
  */
 

@@ -634,6 +634,41 @@ static void reorder(const wf_conv_desc *d, bool dst, bool to, void *image, void 
                 }
 }
 
+/* All three results of d in each of the four layouts: the bits of the first. */
+static void in_any_layout(wf_conv_desc d)
+{
+    const size_t size = wf_dtype_size(d.dtype);
+    int64_t ns = d.n * d.c * d.h * d.w, nd = d.n * d.o * d.oh * d.ow,
+            nw = d.o * (d.c / d.groups) * d.kh * d.kw;
+    tensor src = make(d.dtype, ns), w = make(d.dtype, nw), ddst = make(d.dtype, nd);
+    tensor src_own = make(d.dtype, ns), ddst_own = make(d.dtype, nd);
+    tensor out[3] = {make(d.dtype, nd), make(d.dtype, ns), make(d.dtype, nw)}, first[3];
+    tensor plain[3] = {make(d.dtype, nd), make(d.dtype, ns), make(d.dtype, nw)};
+    for (int x = 0; x < 3; x++)
+        first[x] = make(d.dtype, out[x].count);
+    for (d.layout = 0; d.layout < 4; d.layout++) {
+        tensor *got = d.layout == 0 ? first : plain;
+        reorder(&d, false, false, src_own.data, src.data, size);
+        reorder(&d, true, false, ddst_own.data, ddst.data, size);
+        cr_assert_eq(wf_conv2d_forward(&d, src_own.data, w.data, NULL, out[0].data), 0);
+        cr_assert_eq(wf_conv2d_backward_data(&d, ddst_own.data, w.data, out[1].data), 0);
+        cr_assert_eq(wf_conv2d_backward_weight(&d, src_own.data, ddst_own.data, out[2].data), 0);
+        reorder(&d, true, true, out[0].data, got[0].data, size);
+        reorder(&d, false, true, out[1].data, got[1].data, size);
+        memcpy(got[2].data, out[2].data, (size_t)nw * size);
+        for (int x = 0; x < 3; x++)
+            cr_assert_eq(memcmp(first[x].data, got[x].data, (size_t)out[x].count * size), 0,
+                         "%s %s: result %d of n%ld c%ld %ldx%ld o%ld k%ldx%ld s%ld,%ld g%ld "
+                         "differs in layout %u",
+                         wf_gemm_backend_name(), wf_dtype_name(d.dtype), x, (long)d.n, (long)d.c,
+                         (long)d.h, (long)d.w, (long)d.o, (long)d.kh, (long)d.kw, (long)d.stride[0],
+                         (long)d.stride[1], (long)d.groups, d.layout);
+    }
+    for (int x = 0; x < 3; x++)
+        drop(&first[x]), drop(&out[x]), drop(&plain[x]);
+    drop(&src), drop(&w), drop(&ddst), drop(&src_own), drop(&ddst_own);
+}
+
 Test(conv, same_bits_in_any_layout)
 {
     for (size_t run = 0; run < (size_t)BACKENDS * LAYERS * 4; run++) {
@@ -641,35 +676,40 @@ Test(conv, same_bits_in_any_layout)
         if (!is_worth(run % BACKENDS, type))
             continue;
         wf_gemm_set_backend(backends[run % BACKENDS]);
-        wf_conv_desc d = layer(which, float_types[type], 0);
-        const size_t size = wf_dtype_size(d.dtype);
-        int64_t ns = d.n * d.c * d.h * d.w, nd = d.n * d.o * d.oh * d.ow,
-                nw = d.o * (d.c / d.groups) * d.kh * d.kw;
-        tensor src = make(d.dtype, ns), w = make(d.dtype, nw), ddst = make(d.dtype, nd);
-        tensor src_own = make(d.dtype, ns), ddst_own = make(d.dtype, nd);
-        tensor out[3] = {make(d.dtype, nd), make(d.dtype, ns), make(d.dtype, nw)}, first[3];
-        tensor plain[3] = {make(d.dtype, nd), make(d.dtype, ns), make(d.dtype, nw)};
-        for (int x = 0; x < 3; x++)
-            first[x] = make(d.dtype, out[x].count);
-        for (d.layout = 0; d.layout < 4; d.layout++) {
-            tensor *got = d.layout == 0 ? first : plain;
-            reorder(&d, false, false, src_own.data, src.data, size);
-            reorder(&d, true, false, ddst_own.data, ddst.data, size);
-            cr_assert_eq(wf_conv2d_forward(&d, src_own.data, w.data, NULL, out[0].data), 0);
-            cr_assert_eq(wf_conv2d_backward_data(&d, ddst_own.data, w.data, out[1].data), 0);
-            cr_assert_eq(wf_conv2d_backward_weight(&d, src_own.data, ddst_own.data, out[2].data),
-                         0);
-            reorder(&d, true, true, out[0].data, got[0].data, size);
-            reorder(&d, false, true, out[1].data, got[1].data, size);
-            memcpy(got[2].data, out[2].data, (size_t)nw * size);
-            for (int x = 0; x < 3; x++)
-                cr_assert_eq(memcmp(first[x].data, got[x].data, (size_t)out[x].count * size), 0,
-                             "%s %s: result %d of layer %zu differs in layout %u",
-                             wf_gemm_backend_name(), wf_dtype_name(d.dtype), x, which, d.layout);
-        }
-        for (int x = 0; x < 3; x++)
-            drop(&first[x]), drop(&out[x]), drop(&plain[x]);
-        drop(&src), drop(&w), drop(&ddst), drop(&src_own), drop(&ddst_own);
+        in_any_layout(layer(which, float_types[type], 0));
+    }
+}
+
+/* What is a matrix product may be another one in each layout: of A and B transposed, with a batch, of few rows or few
+ * columns. Sizes on both sides of what the ways to multiply change at. */
+Test(conv, same_bits_in_any_layout_of_products)
+{
+    static const int64_t channels[] = {1, 3, 16, 31, 40, 64, 96, 250, 330, 600};
+    static const int64_t sides[] = {1, 2, 5, 8, 14, 17, 33};
+    for (size_t b = 0; b < BACKENDS; b++) {
+        wf_gemm_set_backend(backends[b]);
+        for (size_t t = 0; t < 4; t++)
+            for (int i = 0; i < (int)effort_of(SHAPES) * 2 && is_worth(b, t); i++) {
+                wf_conv_desc d = {.dtype = float_types[t], .n = between(1, 3), .kh = 1, .kw = 1};
+                d.c = channels[between(0, sizeof channels / sizeof *channels - 1)];
+                d.o = channels[between(0, sizeof channels / sizeof *channels - 1)];
+                d.h = sides[between(0, sizeof sides / sizeof *sides - 1)];
+                d.w = sides[between(0, sizeof sides / sizeof *sides - 1)];
+                in_any_layout(completed(d));
+            }
+    }
+}
+
+Test(conv, same_bits_in_any_layout_of_random_shapes)
+{
+    for (size_t b = 0; b < BACKENDS; b++) {
+        wf_gemm_set_backend(backends[b]);
+        for (size_t t = 0; t < 4; t++)
+            for (int i = 0; i < (int)effort_of(SHAPES) && is_worth(b, t); i++) {
+                const wf_conv_desc d = random_desc(float_types[t]);
+                if (d.oh > 0 && d.ow > 0)
+                    in_any_layout(d);
+            }
     }
 }
 

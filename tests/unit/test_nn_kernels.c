@@ -307,15 +307,18 @@ static int64_t pool_extent(int64_t n, int64_t k, int64_t s, int64_t p, int64_t d
 
 static void check_pool(int dt, int trial)
 {
-    int64_t d[4] = {between(1, 2), between(1, 3), between(3, 9), between(3, 9)}, k[2], s[2], p[2],
-            dil[2];
+    const bool many = trial % 11 == 0; /* more columns than are taken at once */
+    int64_t d[4] = {between(1, 2), between(1, 3), between(3, 9),
+                    many ? between(250, 600) : between(3, 9)},
+            k[2], s[2], p[2], dil[2];
     bool max = trial & 1, ceil = trial & 2, count = trial & 4;
     for (int i = 0; i < 2; i++) {
         k[i] = between(1, 3);
         s[i] = between(1, 3);
         p[i] = between(0, k[i] / 2);
         dil[i] = max && d[2 + i] > 4 ? between(1, 2) : 1;
-        if (ceil && between(0, 4) == 0) { /* larger than the padded input: one window, cut off */
+        if (ceil && !many &&
+            between(0, 4) == 0) { /* larger than the padded input: one window, cut off */
             k[i] = s[i] = d[2 + i] + 2 * p[i] + between(1, 2);
             dil[i] = 1;
         }
