@@ -81,6 +81,9 @@ Test(gpu_libs, products)
 Test(gpu_libs, a_step_repeated_neither_allocates_nor_waits)
 {
     with_libraries();
+    if (!gpu_has_pools()) {
+        cr_skip_test("memory is not pooled");
+    }
     weft_scope s = weft_scope_begin();
     weft_tensor x = away(numbers(1, weft_shape(128, 64), WEFT_F32)),
                 w = away(numbers(2, weft_shape(64, 64), WEFT_F32));
