@@ -293,10 +293,10 @@ static bool is_shifted(const run *r, const wf_operand *o, int64_t v)
     return shifted;
 }
 
-/* Elements of a row that a thread has, of vectors of v in which they are kept. */
+/* Elements of a row that a thread has, of vectors of v in which they are kept: a multiple of 8, so that rows of all lengths take few kernels. */
 static int64_t resident_elements(const run *r, int64_t v, bool shifted)
 {
-    return (r->s.n + (shifted ? v - 1 : 0) + 63) / 64 * v;
+    return ((r->s.n + (shifted ? v - 1 : 0) + 63) / 64 * v + 7) / 8 * 8;
 }
 
 /* Vectors of `most` or fewer, with which a thread's elements of a row, and what is kept of them, stay in its registers; 0: there are none, or
