@@ -337,11 +337,22 @@ static bool choose_turned(const wf_row_run *r)
 }
 
 /* Elements of a turned group: the lanes of its sums stay in the second cache. */
+/* The largest element that a tile has: of a value, or of an input as it lies in memory. */
+static int64_t widest_of(const wf_row_run *r)
+{
+    int64_t widest = r->p->width;
+    for (int j = 0; j < r->p->ninput; j++) {
+        const int64_t size = (int64_t)wf_dtype_size(r->p->type[r->p->input[j]]);
+        widest = size > widest ? size : widest;
+    }
+    return widest;
+}
+
 static int64_t turned_width(const wf_row_run *r)
 {
     const int64_t blocks = r->p->nphase == 1 && r->s.n > WF_BLOCK ? r->s.n / WF_BLOCK : 1;
     const int64_t threads = wf_num_threads();
-    int64_t group = WIDE / r->p->width;
+    int64_t group = WIDE / widest_of(r);
     while (group > NARROW && threads > 1 &&
            r->s.rows / r->inner * ((r->inner + group - 1) / group) * blocks < threads)
         group /= 2;

@@ -52,7 +52,7 @@ void wf_cu_declare_results(const wf_cu_rr *x, const wf_stage *st);
 /* Pointers to the thread's first element, `at`, of operands that are adjacent and of kept values. */
 void wf_cu_aim(const wf_cu_rr *x, const wf_stage *st);
 /* rest: of elements that are `in` the row, of vectors of which `any` or `all` elements are. Any: these lie within one sector of memory,
- * which can be read. Without vectors all elements are in it. */
+ * which can be read; who may store them is another question. Without vectors all elements are in it. */
 void wf_cu_gather(const wf_cu_rr *x, const wf_stage *st, bool rest);
 /* Sources that are read for the first time and copied, when all of the group have been issued. */
 bool wf_cu_copies(const wf_cu_rr *x, const wf_stage *st);

@@ -314,7 +314,7 @@ static void put_if(wf_text *t, const char *guard)
         P("        ");
 }
 
-/* v is the element of what is kept or stored. What is kept has room for whole vectors. */
+/* v is the element of what is kept or stored. */
 static void put_element(const wf_cu_rr *x, const wf_stage *st, const wf_port *port, const char *v,
                         const char *guard, bool rest)
 {
@@ -323,13 +323,17 @@ static void put_element(const wf_cu_rr *x, const wf_stage *st, const wf_port *po
     place at;
     find_place(x, st, port, &at);
     const bool keeps = at.op < 0;
+    /* What is kept has room for whole vectors; but one at the border of two blocks of a row is of two warps, of which each has its elements. */
+    const bool ours = keeps && !(x->r->shift && x->r->scheme != WF_CU_WARP);
+    const char *when = ours ? "any" : "all";
+    if (!rest)
+        when = guard ? "" : "1";
     if (at.whole)
         P("        z%s.v[j] = %s;\n        if (j == %d)\n"
           "            wf_%s_%s_%d(p%s + 64 * g, z%s, %s%s%s);\n",
           at.name, v, x->v - 1, keeps && x->r->shared ? "keep" : "put", wf_kty_name(at.type), x->v,
-          at.name, at.name, rest ? keeps ? "any" : "all" : (guard ? "" : "1"), rest ? and : "",
-          if_);
-    if (at.whole && rest && !keeps) {
+          at.name, at.name, when, rest ? and : "", if_);
+    if (at.whole && rest && !ours) {
         P("        if (j == %d && any && !all%s%s) {\n", x->v - 1, and, if_);
         for (int i = 0; i < x->v; i++)
             P("            if (64 * g + %d < left && (g > 0 || e - j + %d >= 0))\n"

@@ -75,11 +75,11 @@ static void cost_pass(const uses *u, uint32_t k, uint32_t end, int64_t *reads, i
     }
 }
 
-/* Where the pass ends that row k begins. */
+/* Where the pass ends that row k begins. None begins with a scalar, so that a run of them is looked through once. */
 static uint32_t end_of_pass(const wf_fn *f, uint32_t k)
 {
     uint32_t end = k + 1;
-    for (uint32_t i = end; i < f->n; i++) {
+    for (uint32_t i = end; i < f->n && !wf_op_is_weak(f->ins[k].op); i++) {
         if (f->ins[i].flags & WF_INS_JOINED) {
             end = i + 1;
         } else if (!wf_op_is_weak(

@@ -529,6 +529,36 @@ Test(cuda_programs, long_rows)
     }
 }
 
+/* Long rows that begin within vectors, beside a row that does not begin where they do: what is kept of an element at the border of two
+ * blocks is computed by one warp, and is in a vector of another one's elements. */
+Test(cuda_programs, long_odd_rows)
+{
+    NEED_FIBERS();
+    static const int64_t lengths[][2] = {{3, 5001}, {5, 20001}, {2, 70001}, {3, 9999}};
+    for (int d = 0; d < 3; d++) {
+        static wf_program p;
+        const int dtype = (const int[]){WEFT_F32, WEFT_BF16, WEFT_F64}[d];
+        wf_program_init(&p);
+        const int x = wf_program_input(&p, dtype), b = wf_program_input(&p, dtype);
+        const int s = program_map2(&p, WF_OP_ADD, x, b);
+        const int e = program_map1(
+            &p, WF_OP_EXP, program_map2(&p, WF_OP_SUB, s, wf_program_reduce(&p, WF_OP_AMAX, s)));
+        wf_program_output(&p, program_map2(&p, WF_OP_DIV, e, wf_program_reduce(&p, WF_OP_SUM, e)));
+        cr_assert_eq(wf_program_finish(&p), 0);
+        for (int z = 0; z < 4; z++) {
+            operands o;
+            make_operands(&o, &p, 2, lengths[z], true, z + 1);
+            for (int64_t i = 0; i < 2 * lengths[z][0] * lengths[z][1]; i++) /* exp of none is 0 */
+                values_put(o.src[i % 2].data, dtype, i / 2,
+                           (double)(values_hash((uint64_t)i) % 2001) * 1e-3 - 1);
+            o.src[1].strides[0] = 0;
+            o.axes = 2;
+            run_on_device(&p, &o, "long odd rows");
+            drop_operands(&o);
+        }
+    }
+}
+
 /* Columns of small elements, some of which a thread takes as words: sums, sums that read those, and what is the same for all
  * columns. */
 Test(cuda_programs, columns_in_words)

@@ -554,6 +554,44 @@ Test(program_rows, all_inputs)
     }
 }
 
+/* -1, or `most` where it is one of so many. */
+static void put_few(wf_view *v, int of, double most)
+{
+    for (int64_t i = 0; i < v->dims[0]; i++)
+        for (int64_t j = 0; j < v->dims[1]; j++) {
+            const double value = rng() % (unsigned)of ? -1 : most;
+            const int64_t at = i * v->strides[0] + j * v->strides[1];
+            wf_view from = {
+                .data = (void *)(uintptr_t)&value, .dtype = WEFT_F64, .rank = 1, .dims = {1}};
+            wf_view to = {.data = (char *)v->data + at * (int64_t)wf_dtype_size(v->dtype),
+                          .dtype = v->dtype,
+                          .rank = 1,
+                          .dims = {1}};
+            wf_copy(&to, &from);
+        }
+}
+
+/* Values of one byte of inputs that have more and do not lie as they are walked: a tile has room for the inputs' elements. */
+Test(program_rows, narrow_values_of_wide_inputs)
+{
+    static const int dtypes[] = {WEFT_F32, WEFT_F64, WEFT_I64, WEFT_I32};
+    for (int d = 0; d < 4; d++)
+        for (int layout = 0; layout < LAYOUTS; layout++) {
+            pair *w = open_pair(2, (int64_t[]){90, 4096}, 1);
+            const int x = input(w, dtypes[d], WF_LEVEL_ELEM, layout);
+            const int y = input(w, dtypes[d], WF_LEVEL_ELEM, layout);
+            const int mask = input(w, WEFT_BOOL, WF_LEVEL_ELEM, PLAIN);
+            put_few(&w->val[x].v, 50, 2);
+            put_few(&w->val[y].v, 50, 1);
+            const int compute = dtypes[d];
+            const int less = MAP2(w, LESS, x, y);
+            output(w, reduce(w, WF_OP_ANY, less), WEFT_BOOL, WF_LEVEL_ROW);
+            output(w, reduce(w, WF_OP_ALL, less), WEFT_BOOL, WF_LEVEL_ROW);
+            output(w, reduce(w, WF_OP_ANY, mask), WEFT_BOOL, WF_LEVEL_ROW);
+            run_pair(w, "narrow values of wide inputs");
+        }
+}
+
 Test(program_rows, axes)
 {
     for (unsigned axes = 1; axes < 8; axes++)
