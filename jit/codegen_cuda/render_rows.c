@@ -77,16 +77,22 @@ static void numbers(const wf_kernel *k, int16_t total[WF_ROWS_SLOTS], int16_t ce
     }
 }
 
-int wf_cu_resident_bytes(const wf_kernel *k)
+int wf_cu_kept_bytes(const wf_kernel *k)
 {
     int bytes = 0;
-    uint32_t seen = 0;
     for (int i = 0; i < k->rows->nkeep; i++)
         bytes += (int)(wf_kty_bits((wf_kty)k->rows->keep_type[i]) / 8);
+    return bytes;
+}
+
+int wf_cu_resident_bytes(const wf_kernel *k)
+{
+    int bytes = wf_cu_kept_bytes(k);
+    uint32_t seen = 0;
     for (int i = 0; i < k->rows->nstage; i++) {
         const wf_stage *st = &k->rows->stage[i];
         for (uint32_t p = 0; st->kind == WF_ST_ELEM && p < st->body.nparam; p++) {
-            const uint32_t bit = UINT32_C(1) << (st->in[p].at & 31);
+            const uint32_t bit = UINT32_C(1) << (st->in[p].at & 31); /* of what is no source, any */
             if (st->in[p].kind != WF_PORT_SOURCE || seen & bit || (k->rows->row_src & bit))
                 continue;
             seen |= bit;

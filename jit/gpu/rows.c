@@ -227,14 +227,6 @@ static bool is_alike(const wf_space *s, const wf_operand *a, const wf_operand *b
     return alike;
 }
 
-static int64_t keep_bytes(const run *r)
-{
-    int64_t bytes = 0;
-    for (int i = 0; i < r->rows->nkeep; i++)
-        bytes += (int64_t)(wf_kty_bits((wf_kty)r->rows->keep_type[i]) / 8);
-    return bytes;
-}
-
 /* Bits of sources of elements, adjacent ones, that several stages read. */
 static uint32_t read_again(const run *r)
 {
@@ -300,15 +292,16 @@ static int64_t resident_elements(const run *r, int64_t v, bool shifted)
 }
 
 /* Vectors of `most` or fewer, with which a thread's elements of a row, and what is kept of them, stay in its registers; 0: there are none, or
- * nothing is read again. Rows of 4 bytes an element that begin at vectors wait for memory as it is. */
-static int64_t find_resident(const run *r, const wf_operand *o, int64_t most)
+ * nothing is read again (`again`: sources that are). Rows of 4 bytes an element that begin at vectors wait for memory as it is. */
+static int64_t find_resident(const run *r, const wf_operand *o, int64_t most, uint32_t again)
 {
+    if (r->r.scheme != WF_CU_WARP || (r->rows->nkeep == 0 && again == 0))
+        return 0;
     const int bytes = wf_cu_resident_bytes(&r->e->kernel);
     int64_t steps = 0;
-    bool again = r->rows->nkeep > 0 || read_again(r) != 0;
     for (int i = 0; i < r->rows->nstage; i++)
         steps += r->rows->stage[i].kind == WF_ST_ELEM ? (int64_t)r->rows->stage[i].body.n : 0;
-    for (int64_t v = most; again && r->r.scheme == WF_CU_WARP && v >= 2; v /= 2) {
+    for (int64_t v = most; v >= 2; v /= 2) {
         const bool shifted = is_shifted(r, o, v);
         const int64_t n = resident_elements(r, v, shifted);
         if ((shifted || o->esize < 4) && n <= RESIDENT_MOST && n * bytes <= RESIDENT_BYTES &&
@@ -349,13 +342,14 @@ static void find_vectors(run *r)
     if (!most || s->n < 64)
         return;
     const uint32_t sources = read_again(r);
-    const int64_t again = source_bytes(r, sources), copied = again + keep_bytes(r);
+    const int64_t again = source_bytes(r, sources),
+                  copied = again + wf_cu_kept_bytes(&r->e->kernel);
     const int totals = most_totals(r);
     int64_t v = VECTOR_BYTES / widest;
     while (v > 2 && (v * totals > LANES || v > blocks * (r->r.scheme == WF_CU_WARP ? v : 1) ||
                      s->rows * blocks * (64 / v) < wf_gpu_processors(r->ordinal) * FILL))
         v /= 2;
-    const int64_t resident = find_resident(r, most, v);
+    const int64_t resident = find_resident(r, most, v, sources);
     int64_t fits = v;
     while (fits > 2 && !stays(r, fits, again) && !can_copy(r, fits, copied))
         fits /= 2;
@@ -384,8 +378,8 @@ static void find_vectors(run *r)
 static void shape(run *r)
 {
     const int64_t n = r->s.n, pitch = wf_cu_pitch(&r->r, n);
-    const int64_t bytes =
-        (keep_bytes(r) + source_bytes(r, r->r.copied)) * pitch + 16 * r->rows->nkeep;
+    const int64_t bytes = (wf_cu_kept_bytes(&r->e->kernel) + source_bytes(r, r->r.copied)) * pitch +
+                          16 * r->rows->nkeep;
     const bool keeps = (r->rows->nkeep || r->r.copied) && !r->r.resident;
     const int64_t blocks = (n + WF_CU_BLOCK - 1) / WF_CU_BLOCK;
     unsigned width = (unsigned)wf_cu_row_threads(&r->r);

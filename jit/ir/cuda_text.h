@@ -149,7 +149,8 @@ typedef struct wf_cu_step {
 int wf_cu_steps(const wf_kernel *k, wf_cu_step steps[WF_CU_STEPS]);
 /* Totals of the whole kernel; cells of SPLIT's slots. */
 int wf_cu_totals(const wf_kernel *k);
-/* What an element takes that stays in registers: kept values, and sources of elements, each once. */
+/* Bytes of what is kept of an element; of what an element takes that stays in registers: that, and sources of elements, each once. */
+int wf_cu_kept_bytes(const wf_kernel *k);
 int wf_cu_resident_bytes(const wf_kernel *k);
 int wf_cu_cells(const wf_kernel *k);
 /* One kernel <k->name>, or one a step. */
