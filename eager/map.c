@@ -63,9 +63,9 @@ typedef struct run {
     int64_t tile;
     int64_t band;        /* row by row, that many at a time: see turned_block; else 0 */
     bool stream, direct; /* direct: no operand needs a cast or a gather */
-    bool past;           /* the kernel itself stores past the caches */
-    bool ahead;          /* the function asks for the tiles behind */
-    bool in_place;       /* a destination is a source, too */
+    bool past;  /* the kernel itself stores past the caches, where results are written in place */
+    bool ahead; /* the function asks for the tiles behind */
+    bool in_place; /* a destination is a source, too */
     int32_t slot[WF_WALK_OPS +
                  1]; /* where an operand's scratch tile starts; the last: values not yet cast */
 } run;
@@ -414,6 +414,14 @@ static void turned_block(chunk *c, const wf_block *whole)
     }
 }
 
+static bool are_on_lines(void *const *dst, int n)
+{
+    bool all = true;
+    for (int k = 0; k < n; k++)
+        all &= (uintptr_t)dst[k] % 64 == 0;
+    return all;
+}
+
 static void do_block(void *arg, const wf_block *b)
 {
     chunk *c = arg;
@@ -445,7 +453,7 @@ static void do_block(void *arg, const wf_block *b)
         stores |= direct ? 0 : 1ull << k;
         dst[k] = direct ? b->ptr[k] : c->scratch + r->slot[k];
     }
-    if (r->past && (uintptr_t)dst[0] % 64 == 0)
+    if (r->past && stores == 0 && are_on_lines(dst, t->ndst))
         bcast |= WF_PAST_CACHES;
     (r->ahead ? t->ahead : t->fn)(t->arg, dst, src, (size_t)(b->rows * b->cols), bcast);
     for (int k = 0; stores >> k; k++)
@@ -578,7 +586,7 @@ void wf_tiles_run(const wf_tiles *t)
     const bool far = leaves_caches(&r), leaves = far && !r.in_place;
     r.stream = leaves && (t->grain >= GRAIN_CHEAP || t->past_tiles);
     r.ahead = far && t->ahead;
-    r.past = leaves && r.direct && t->past && !r.stream;
+    r.past = leaves && t->past && !r.stream;
     r.tile = TILE;
     while ((w.nops + 1) * r.tile * 8 > SCRATCH)
         r.tile /= 2;

@@ -20,7 +20,8 @@ typedef struct wf_tiles {
     const uint8_t *dst_type, *src_type;
     int64_t tile;  /* most elements of a tile; 0: the engine's choice */
     int64_t grain; /* elements that are worth a chunk */
-    bool past;     /* fn takes WF_PAST_CACHES in bcast (eager/kernels/kernels.h) */
+    bool
+        past; /* fn takes WF_PAST_CACHES in bcast (eager/kernels/kernels.h): every destination is on a line */
     /* Bit k: source k is drawn by `draw` (elements first .. first + n - 1, numbered in row-major order) instead of
      * loaded; its view has row-major strides and any address, and the type it is wanted in. */
     uint32_t drawn;

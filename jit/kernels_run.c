@@ -43,7 +43,7 @@ static int64_t grain_of(const wf_program *p)
     return p->heavy && grain > GRAIN_HEAVY ? GRAIN_HEAVY : grain;
 }
 
-static void launch(const run *r, void *const *ptr, int64_t begin, int64_t end)
+static void launch_with(const run *r, void *const *ptr, int64_t begin, int64_t end, uint64_t flags)
 {
     const int64_t size[1] = {end};
     wf_backend_cpu.launch(r->exe, &(wf_launch){.ptr = ptr,
@@ -51,7 +51,12 @@ static void launch(const run *r, void *const *ptr, int64_t begin, int64_t end)
                                                .scalar = r->scalar,
                                                .begin = begin,
                                                .end = end,
-                                               .flags = r->flags});
+                                               .flags = flags});
+}
+
+static void launch(const run *r, void *const *ptr, int64_t begin, int64_t end)
+{
+    launch_with(r, ptr, begin, end, r->flags);
 }
 
 /* -- operands in place ------------------------------------------------------------------------------------ */
@@ -164,7 +169,8 @@ static void tile(const void *arg, void *const *dst, const void *const *src, size
 {
     const run *r = arg;
     const wf_program *p = &r->k->program;
-    const uint32_t spread = n > 1 ? bcast & ~r->k->one : 0;
+    const uint64_t flags = bcast & WF_PAST_CACHES ? WF_LAUNCH_STREAM : 0;
+    const uint32_t spread = n > 1 ? bcast & ~(r->k->one | WF_PAST_CACHES) : 0;
     _Alignas(LINE) char tiles[SPREAD];
     void *ptr[WF_KERNEL_MAX_PTR];
     size_t size[WF_KERNEL_MAX_PTR], piece = n;
@@ -189,7 +195,7 @@ static void tile(const void *arg, void *const *dst, const void *const *src, size
         }
     }
     for (size_t at = 0; at < n; at += piece) {
-        launch(r, ptr, 0, (int64_t)(n - at < piece ? n - at : piece));
+        launch_with(r, ptr, 0, (int64_t)(n - at < piece ? n - at : piece), flags);
         for (int k = 0; k < p->noutput + p->ninput; k++)
             ptr[k] = (char *)ptr[k] + piece * size[k];
     }
@@ -219,6 +225,8 @@ static void run_tiles(const run *r, const wf_program_args *a)
                              .tile = TILE,
                              .drawn = r->draws,
                              .draw = draw,
+                             .beside = a->beside,
+                             .past = true,
                              .fn = tile,
                              .arg = r});
 }

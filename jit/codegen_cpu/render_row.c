@@ -27,6 +27,7 @@ typedef struct rows {
     const wf_rows_kernel *r;
     int lanes;
     uint64_t used[2];          /* operands that ELEM stages read; write */
+    int heaviest;              /* the ELEM stage that computes most */
     wf_ll slot[WF_ROWS_SLOTS]; /* operand of a single value */
 } rows;
 
@@ -57,6 +58,13 @@ static wf_kty operand_type(const rows *w, int i)
 {
     return wf_kernel_ptr_type(w->k, i);
 }
+
+/* The operands that are sources, as bits. */
+static uint64_t element_sources(const rows *w)
+{
+    return ((UINT64_C(1) << w->k->nsrc) - 1) << ndst(w);
+}
+
 /* -- single values ------------------------------------------------------------------------------------------ */
 static bool is_row_source(const rows *w, int i)
 {
@@ -421,6 +429,31 @@ static void last_group(elem *e)
     }
 }
 
+/* Where no cache holds what is moved: asks for the next row of every source, piece by piece between the groups of the stage that
+ * computes most. Passes that compute little would wait for memory otherwise, and this one leave it idle. */
+static void ask_ahead(elem *e)
+{
+    enum { LINE = 64 };
+    const rows *w = e->w;
+    wf_text *t = w->t;
+    const int n = e->n;
+    const uint64_t sources = w->used[0] & element_sources(w);
+    if (w->heaviest != n || sources == 0)
+        return;
+    P("  br i1 %%streams, label %%s%dask, label %%s%dgo\ns%dask:\n", n, n, n);
+    for (int i = 0; sources >> i; i++) {
+        const wf_ll T = wf_ll_type(operand_type(w, i), 1);
+        const int bytes = LANES * (int)wf_ll_bytes(operand_type(w, i));
+        if (sources >> i & 1)
+            P("  %%s%dN%d = getelementptr %s, ptr %%N%d, i64 %%s%di\n", n, i, T.s, i, n);
+        for (int o = 0; sources >> i & 1 && o < bytes; o += LINE)
+            P("  %%s%dN%d.%d = getelementptr i8, ptr %%s%dN%d, i64 %d\n"
+              "  call void @llvm.prefetch.p0(ptr %%s%dN%d.%d, i32 0, i32 3, i32 1)\n",
+              n, i, o, n, i, o, n, i, o);
+    }
+    P("  br label %%s%dgo\ns%dgo:\n", n, n);
+}
+
 /* The groups from %s<n>lo up to %s<n>hi, entered from the block `from`. */
 static void group_loop(elem *e, const char *from)
 {
@@ -445,6 +478,7 @@ static void group_loop(elem *e, const char *from)
             P("  %%s%dD%d = getelementptr %s, ptr %%R%d, i64 %%s%di\n"
               "  %%s%dU%d = select i1 %%s%dfull, ptr %%s%dD%d, ptr %%buf%d\n",
               n, i, wf_ll_type(operand_type(w, i), 1).s, i, n, n, i, n, n, i, i);
+    ask_ahead(e);
     for (int j = 0; j < e->nsub; j++)
         group_vector(e, j);
     group_results(e);
@@ -645,14 +679,31 @@ static void declare_folds(wf_text *t)
 }
 
 /* -- the kernel ---------------------------------------------------------------------------------------------- */
+/* %H<i>, bytes between what is read of a source and what is asked for: a row, but no less than a page, and of rows
+ * that the second cache may not hold beside others only that. All rows are one where the stride is 0. */
+static void ahead(const rows *w, int i)
+{
+    enum { NEAR = 4096, FAR = 128 << 10 };
+    wf_text *t = w->t;
+    P("  %%HB%d = mul i64 %%T%d, %u\n  %%HN%d = icmp ult i64 %%HB%d, %d\n"
+      "  %%HF%d = icmp ugt i64 %%HB%d, %d\n  %%HO%d = or i1 %%HN%d, %%HF%d\n"
+      "  %%HA%d = select i1 %%HO%d, i64 %d, i64 %%HB%d\n  %%HZ%d = icmp eq i64 %%T%d, 0\n"
+      "  %%H%d = select i1 %%HZ%d, i64 0, i64 %%HA%d\n",
+      i, i, wf_ll_bytes(operand_type(w, i)), i, i, NEAR, i, i, FAR, i, i, i, i, i, NEAR, i, i, i, i,
+      i, i);
+}
+
 static void entry(rows *w)
 {
     wf_text *t = w->t;
     const int n = ndst(w) + w->k->nsrc + w->r->nkeep;
     uint64_t *used = w->used;
     for (int s = 0; s < w->r->nstage; s++)
-        if (w->r->stage[s].kind == WF_ST_ELEM)
+        if (w->r->stage[s].kind == WF_ST_ELEM) {
             find_used(w, &w->r->stage[s], used);
+            if (w->heaviest < 0 || w->r->stage[s].body.n > w->r->stage[w->heaviest].body.n)
+                w->heaviest = s;
+        }
     declare_folds(t);
     wf_ll_header(t, w->k);
     P("  %%sbit = and i64 %%flags, %u\n  %%streams = icmp ne i64 %%sbit, 0\n", WF_LAUNCH_STREAM);
@@ -672,6 +723,9 @@ static void entry(rows *w)
         if (used[0] >> i & 1)
             P("  store %s zeroinitializer, ptr %%buf%d\n", B.s, i);
     }
+    for (int i = 0; i < n; i++)
+        if (used[0] & element_sources(w) & UINT64_C(1) << i)
+            ahead(w, i);
     P("  %%errora = getelementptr ptr, ptr %%ptr, i64 %d\n  %%error = load ptr, ptr %%errora\n", n);
     for (int s = 0; s < w->r->nstage; s++)
         for (uint32_t o = 0, x = 0; o < w->r->stage[s].body.nout; o++) {
@@ -697,6 +751,8 @@ static void row_pointers(rows *w)
         const int src = i - ndst(w);
         P("  %%O%d = mul i64 %%r, %%T%d\n  %%R%d = getelementptr %s, ptr %%P%d, i64 %%O%d\n", i, i,
           i, T.s, i, i);
+        if (w->used[0] & element_sources(w) & UINT64_C(1) << i)
+            P("  %%N%d = getelementptr i8, ptr %%R%d, i64 %%H%d\n", i, i, i);
         if (src >= 0 && is_row_source(w, src))
             P("  %%own%d = load %s, ptr %%R%d, align %u\n", src, T.s, i,
               wf_ll_bytes(operand_type(w, i)));
@@ -748,6 +804,7 @@ int wf_ll_rows(wf_text *t, const wf_kernel *k, int lanes, wf_why *why)
     w->k = k;
     w->r = k->rows;
     w->lanes = lanes;
+    w->heaviest = -1;
     int status = 0;
     tables(w);
     entry(w);
@@ -757,9 +814,8 @@ int wf_ll_rows(wf_text *t, const wf_kernel *k, int lanes, wf_why *why)
     P("  %%some = icmp slt i64 %%begin, %%end\n  br i1 %%some, label %%row, label %%done\n"
       "row:\n  %%r = phi i64 [ %%begin, %%entry ], [ %%rnext, %%rowend ]\n");
     row_pointers(w);
-    const uint64_t results = (UINT64_C(1) << ndst(w)) - 1, sources = ((UINT64_C(1) << k->nsrc) - 1)
-                                                                     << ndst(w);
-    move_rests(w, w->used[0] & sources, false);
+    const uint64_t results = (UINT64_C(1) << ndst(w)) - 1;
+    move_rests(w, w->used[0] & element_sources(w), false);
     for (int s = 0; s < w->r->nstage && status == 0; s++) {
         const wf_stage *st = &w->r->stage[s];
         if (s == w->r->cut)

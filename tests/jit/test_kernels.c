@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "eager/exec.h"
+#include "eager/map.h"
 #include "eager/pool.h"
 #include "jit/kernels.h"
 #include "tests/jit/kernel_support.h"
@@ -225,6 +226,73 @@ Test(kernels, large_and_in_place)
         drop_operands(&o);
         free(out);
     }
+}
+
+static wf_view matrix(void *data, int dtype, int64_t rows, int64_t cols, int64_t down,
+                      int64_t along)
+{
+    return (wf_view){.data = data,
+                     .dtype = (uint8_t)dtype,
+                     .rank = 2,
+                     .dims = {rows, cols},
+                     .strides = {down, along}};
+}
+
+/* A row and a column beside a matrix that moves more than caches hold, with results on lines, off them, and in place. */
+Test(kernels, large_beside_a_row_and_a_column)
+{
+    enum { MOST = 40 * 1024 };
+    static const int64_t cols[] = {1024, 1000, 2080, 64, 33};
+    static float x[MOST], row[MOST], column[MOST];
+    static _Alignas(64) float y[MOST + 16], want[MOST];
+    static _Alignas(64) uint16_t z[MOST + 32], want_z[MOST];
+    static wf_program p;
+    NEED_LLVM();
+    wf_program_init(&p);
+    const int a = wf_program_input(&p, WEFT_F32), b = wf_program_input(&p, WEFT_F32),
+              c = wf_program_input(&p, WEFT_F32);
+    const int product = wf_program_map(&p, WF_OP_MUL, WEFT_F32, 2, (const int[]){a, b});
+    const int sum = wf_program_map(&p, WF_OP_ADD, WEFT_F32, 2, (const int[]){product, c});
+    wf_program_output(&p, sum);
+    wf_program_output(&p, wf_program_cast(&p, sum, WEFT_BF16));
+    cr_assert_eq(wf_program_finish(&p), 0);
+    wf_jitk *k = wf_jitk_get(&p, &(wf_jitk_opts){.sync = true});
+    cr_assert_eq(wf_jitk_wait(k), WF_JITK_NATIVE);
+    for (int i = 0; i < 5; i++)
+        for (int way = 0; way < 4;
+             way++) { /* on lines; the second result, both off them; in place */
+            const int64_t n = cols[i], rows = MOST / n;
+            for (int j = 0; j < MOST; j++) {
+                x[j] = (float)(j % 1009 - 500) * 0.37f;
+                row[j] = (float)(j % 13) - 6.5f;
+                column[j] = (float)(j % 7) * 0.11f;
+            }
+            memset(y, 0x5A, sizeof y);
+            memset(z, 0x5A, sizeof z);
+            float *to = y + (way == 2);
+            uint16_t *narrow = z + (way == 1 || way == 2);
+            const wf_view src[] = {matrix(x, WEFT_F32, rows, n, n, 1),
+                                   matrix(row, WEFT_F32, rows, n, 0, 1),
+                                   matrix(column, WEFT_F32, rows, n, 1, 0)};
+            const wf_view ref[] = {matrix(want, WEFT_F32, rows, n, n, 1),
+                                   matrix(want_z, WEFT_BF16, rows, n, n, 1)};
+            cr_assert_eq(wf_program_run_on(&p, &(wf_program_args){.dst = ref, .src = src}), 0);
+            if (way == 3)
+                to = memcpy(y, x, (size_t)(rows * n) * 4);
+            const wf_view in[] = {way == 3 ? matrix(y, WEFT_F32, rows, n, n, 1) : src[0], src[1],
+                                  src[2]};
+            const wf_view dst[] = {matrix(to, WEFT_F32, rows, n, n, 1),
+                                   matrix(narrow, WEFT_BF16, rows, n, n, 1)};
+            cr_assert_eq(
+                wf_jitk_run(k, &(wf_program_args){.dst = dst, .src = in, .beside = WF_STREAM_FROM}),
+                0);
+            cr_assert_eq(memcmp(to, want, (size_t)(rows * n) * 4), 0, "%d columns, way %d", (int)n,
+                         way);
+            cr_assert_eq(memcmp(narrow, want_z, (size_t)(rows * n) * 2), 0, "%d columns, way %d",
+                         (int)n, way);
+            cr_assert_eq(narrow[rows * n], 0x5A5A);
+        }
+    wf_jitk_release(k);
 }
 
 /* -- threads ------------------------------------------------------------------------------------------------- */
