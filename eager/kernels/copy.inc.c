@@ -19,7 +19,11 @@ enum { LINE = 64 }; /* bytes of a cache line */
 
 /* -- register transposes: B x B elements, columns of src ld_s apart, rows of dst ld_d apart ------------ */
 /* Loops over registers are unrolled, or the registers would live on the stack. */
+#ifdef __OPTIMIZE_SIZE__ /* the copy for any machine */
+#define UNROLLED _Pragma("GCC unroll 1")
+#else
 #define UNROLLED _Pragma("GCC unroll 16")
+#endif
 #define ROLLED _Pragma("GCC unroll 1")
 /* A lane of 128 bits holds PER = 16 / sizeof(T) neighbours of one source column; a register holds the lanes of columns
  * k, k + PER, k + 2 PER ..., put side by side by loads (shuffles are what limits a transpose). One round of

@@ -12,7 +12,9 @@
 #define WF_PASTE2(a, b) a##_##b
 #define WF_PASTE(a, b) WF_PASTE2(a, b)
 
-#if defined(__clang__)
+#if defined(__OPTIMIZE_SIZE__) /* the copy for any machine */
+#define WF_UNROLL _Pragma("GCC unroll 1")
+#elif defined(__clang__)
 #define WF_UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define WF_UNROLL _Pragma("GCC unroll 16")

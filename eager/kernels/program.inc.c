@@ -75,8 +75,13 @@ typedef double vec_f64 __attribute__((vector_size(VBYTES)));
 typedef float mem_f32 __attribute__((vector_size(VBYTES), aligned(4), may_alias));
 typedef double mem_f64 __attribute__((vector_size(VBYTES), aligned(8), may_alias));
 
+#ifdef __OPTIMIZE_SIZE__ /* the copy for any machine */
+#define INLINE static
+#define UNROLL _Pragma("GCC unroll 1")
+#else
 #define INLINE __attribute__((always_inline)) static inline
 #define UNROLL _Pragma("GCC unroll 16")
+#endif
 #define EACH(EXPR)                                                                                 \
     UNROLL for (int q = 0; q < Q; q++)                                                             \
     {                                                                                              \

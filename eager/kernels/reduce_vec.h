@@ -21,8 +21,13 @@
 #define WF_VBYTES 16
 #endif
 
+#ifdef __OPTIMIZE_SIZE__ /* the copy for any machine */
+#define WF_UNROLL _Pragma("GCC unroll 1")
+#define WF_INLINE __attribute__((unused)) static
+#else
 #define WF_UNROLL _Pragma("GCC unroll 16")
 #define WF_INLINE __attribute__((always_inline, unused)) static inline
+#endif
 
 typedef float wf_vec_f32 __attribute__((vector_size(WF_VBYTES)));
 typedef double wf_vec_f64 __attribute__((vector_size(WF_VBYTES)));

@@ -27,9 +27,14 @@
 #define VU64 uint64_t
 #define VB bool
 
+/* Code compiled for size (the SSE2 kernels) has one copy of a body, where that is smaller. */
+#ifdef __OPTIMIZE_SIZE__
+#define KFUN(ret, name, ...) __attribute__((unused)) static ret name(__VA_ARGS__)
+#else
 #define KFUN(ret, name, ...)                                                                       \
     __attribute__((unused, always_inline)) static inline ret name(__VA_ARGS__)
-/* A function called so often that code compiled for size (the SSE2 kernels) has one copy of it. */
+#endif
+/* A function called so often that it certainly is. */
 #ifdef __OPTIMIZE_SIZE__
 #define KFUN_OFTEN(ret, name, ...) __attribute__((unused, noinline)) static ret name(__VA_ARGS__)
 #else
