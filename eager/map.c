@@ -759,7 +759,7 @@ int wf_exec_map(wf_op op, int compute, const wf_view *dst, int nsrc, const wf_vi
     const int ct = wf_ct(compute);
     call c;
     c.k = wf_kernels_now();
-    c.fn = ct < 0 ? NULL : c.k->map[ct][op];
+    c.fn = ct < 0 || op >= WF_OP_ELEMENTWISE ? NULL : c.k->map[ct][op];
     if (!c.fn || nsrc != facts[op].nsrc)
         return WEFT_EUNSUPPORTED;
     c.nsrc = nsrc;
@@ -777,7 +777,8 @@ int wf_exec_map(wf_op op, int compute, const wf_view *dst, int nsrc, const wf_vi
 int wf_exec_vjp(wf_op op, int which, int compute, const wf_view *dst, int nsrc, const wf_view *src)
 {
     const int t = compute == WEFT_F32 ? 0 : compute == WEFT_F64 ? 1 : -1;
-    if (t < 0 || which < 0 || which >= WF_VJP_MAX || nsrc != facts[op].nsrc + 2)
+    if (t < 0 || op >= WF_OP_ELEMENTWISE || which < 0 || which >= WF_VJP_MAX ||
+        nsrc != facts[op].nsrc + 2)
         return WEFT_EUNSUPPORTED;
     call c = {.k = wf_kernels_now(), .nsrc = nsrc, .out = compute, .heavy = facts[op].heavy};
     c.fn = c.k->vjp[t][op][which];
@@ -820,7 +821,7 @@ WF_EXEC_DECL(vjp_row)
 }
 
 /* -- what a vjp column reads: its text, once ---------------------------------------------------------------- */
-static const char *const vjp_text[WF_OP_COUNT][WF_VJP_MAX] = {
+static const char *const vjp_text[WF_OP_ELEMENTWISE][WF_VJP_MAX] = {
 #define UNARY(NAME, name, types, rare, ulp, expr, vjp) [WF_OP_##NAME] = {#vjp},
 #define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b) [WF_OP_##NAME] = {#vjp_a, #vjp_b},
 #define TERNARY(NAME, name, types, ulp, expr, vjp_a, vjp_b, vjp_c)                                 \
@@ -836,8 +837,8 @@ static bool is_word(char c)
 
 unsigned wf_vjp_reads(wf_op op, int which)
 {
-    static _Atomic uint16_t known[WF_OP_COUNT][WF_VJP_MAX]; /* mask | 256 once computed */
-    if (which < 0 || which >= WF_VJP_MAX)
+    static _Atomic uint16_t known[WF_OP_ELEMENTWISE][WF_VJP_MAX]; /* mask | 256 once computed */
+    if (op >= WF_OP_ELEMENTWISE || which < 0 || which >= WF_VJP_MAX)
         return 0;
     const unsigned had = atomic_load_explicit(&known[op][which], memory_order_relaxed);
     if (had)

@@ -140,7 +140,7 @@ static bool is_heavy(wf_op op)
 int wf_program_map(wf_program *p, wf_op op, int compute, int nsrc, const int *src)
 {
     const int ct = wf_ct(compute);
-    if (p->failed || ct < 0 || op >= WF_OP_COUNT || !wf_kernels_now()->map[ct][op] ||
+    if (p->failed || ct < 0 || op >= WF_OP_ELEMENTWISE || !wf_kernels_now()->map[ct][op] ||
         nsrc != wf_rows[op].min_src)
         return fail(p);
     const int kind = wf_rows[op].kind;
@@ -159,7 +159,7 @@ int wf_program_map(wf_program *p, wf_op op, int compute, int nsrc, const int *sr
 int wf_program_vjp(wf_program *p, wf_op op, int which, int compute, int nsrc, const int *src)
 {
     const int t = compute == WEFT_F32 ? 0 : 1;
-    if (p->failed || (compute != WEFT_F32 && compute != WEFT_F64) || op >= WF_OP_COUNT ||
+    if (p->failed || (compute != WEFT_F32 && compute != WEFT_F64) || op >= WF_OP_ELEMENTWISE ||
         which < 0 || which >= WF_VJP_MAX || !wf_kernels_now()->vjp[t][op][which] ||
         nsrc != wf_rows[op].min_src + 2)
         return fail(p);

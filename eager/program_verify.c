@@ -153,6 +153,9 @@ static int row_type(const wf_inst *i)
     const wf_kernels *now = wf_kernels_now();
     const int ct = wf_ct(i->compute), kind = wf_rows[i->op].kind;
     const bool truth = kind == WF_KIND_PREDICATE || kind == WF_KIND_COMPARE;
+    if (i->op >= WF_OP_ELEMENTWISE) {
+        return -1;
+    }
     if (i->kind == WF_INST_MAP) {
         const bool is = ct >= 0 && now->map[ct][i->op] && i->nsrc == wf_rows[i->op].min_src;
         return !is ? -1 : truth ? (int)WEFT_BOOL : i->compute;

@@ -47,8 +47,9 @@ enum { WF_NWIDTH = 4 };
 enum { WF_VJP_MAX = 3 };
 
 typedef struct wf_kernels {
-    const wf_map_fn *map[WF_NCT];          /* [op] */
-    const bool *past;                      /* [op], f32 only */
+    /* [op], elementwise rows only */
+    const wf_map_fn *map[WF_NCT];
+    const bool *past;                      /* f32 only */
     const wf_map_fn (*vjp[2])[WF_VJP_MAX]; /* f32, f64: [op][operand]; srcs g, operands, y */
     const wf_cast_fn (*cast)[WF_NDTYPE];   /* [to][from]; from == to copies */
     /* [to][from] with non-temporal stores, dst aligned to 64 bytes; NULL where there is none */

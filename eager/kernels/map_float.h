@@ -57,8 +57,8 @@
 #define WF_ENTRY_NORARE(NAME) WF_PLAIN_OR_X4(k_, NAME)
 #define WF_ENTRY_RARE(fn, ...) WF_ENTRY_OF_RARE
 #define WF_ENTRY_OF_RARE(NAME) WF_CAT(r_, NAME)
-extern const wf_map_fn WF_SYM(WF_CAT(wf_map_, WF_S))[WF_OP_COUNT];
-const wf_map_fn WF_SYM(WF_CAT(wf_map_, WF_S))[WF_OP_COUNT] = {
+extern const wf_map_fn WF_SYM(WF_CAT(wf_map_, WF_S))[WF_OP_ELEMENTWISE];
+const wf_map_fn WF_SYM(WF_CAT(wf_map_, WF_S))[WF_OP_ELEMENTWISE] = {
 #define ENTRY(NAME, types) WF_IF(WF_IN_FLT_##types)([WF_OP_##NAME] = k_##NAME, )
 #define UNARY(NAME, name, types, rare, ulp, expr, vjp)                                             \
     WF_IF(WF_IN_FLT_##types)([WF_OP_##NAME] = WF_ENTRY_##rare(NAME), )
@@ -72,8 +72,8 @@ const wf_map_fn WF_SYM(WF_CAT(wf_map_, WF_S))[WF_OP_COUNT] = {
 };
 
 #ifdef WF_X4_ROWS
-extern const bool WF_SYM(wf_map_past)[WF_OP_COUNT];
-const bool WF_SYM(wf_map_past)[WF_OP_COUNT] = {
+extern const bool WF_SYM(wf_map_past)[WF_OP_ELEMENTWISE];
+const bool WF_SYM(wf_map_past)[WF_OP_ELEMENTWISE] = {
 #define WF_PAST_NORARE(NAME) WF_ON_X4(NAME)
 #define WF_PAST_RARE(...) WF_PAST_NEVER
 #define WF_PAST_NEVER(NAME) 0

@@ -35,8 +35,8 @@
     WF_IF(WF_IN_INT_##types)(WF_KERNEL2(k_##NAME, uint8_t, expr))
 #include "jit/ir/ops.def"
 
-extern const wf_map_fn WF_SYM(WF_CAT(wf_map_, WF_S))[WF_OP_COUNT];
-const wf_map_fn WF_SYM(WF_CAT(wf_map_, WF_S))[WF_OP_COUNT] = {
+extern const wf_map_fn WF_SYM(WF_CAT(wf_map_, WF_S))[WF_OP_ELEMENTWISE];
+const wf_map_fn WF_SYM(WF_CAT(wf_map_, WF_S))[WF_OP_ELEMENTWISE] = {
 #define ENTRY(NAME, types) WF_IF(WF_IN_INT_##types)([WF_OP_##NAME] = k_##NAME, )
 #define UNARY(NAME, name, types, rare, ulp, expr, vjp) ENTRY(NAME, types)
 #define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b) ENTRY(NAME, types)

@@ -156,8 +156,8 @@ typedef const wf_map_fn vjp_row[WF_VJP_MAX];
 
 #define WF_VPICK_0(w, NAME) v##w##_##NAME
 #define WF_VPICK_1(w, NAME) WF_VJP_SYM(quick, w, NAME)
-extern vjp_row WF_VJP[WF_OP_COUNT];
-vjp_row WF_VJP[WF_OP_COUNT] = {
+extern vjp_row WF_VJP[WF_OP_ELEMENTWISE];
+vjp_row WF_VJP[WF_OP_ELEMENTWISE] = {
 #define UNARY(NAME, name, types, rare, ulp, expr, vjp)                                             \
     WF_IF(WF_IN_FLT_##types)([WF_OP_##NAME] = {WF_CAT(WF_VPICK_, WF_RARE_OF_##rare)(0, NAME)}, )
 #define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b)                                   \

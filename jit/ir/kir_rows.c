@@ -23,13 +23,14 @@ wf_kty wf_kir_compute_type(int compute)
 bool wf_kir_has_row(wf_op op, int compute)
 {
     const wf_kir_row_set *set = set_of(compute);
-    return set && op < WF_OP_COUNT && set->row[op] && (wf_rows[op].types & WF_BIT(compute));
+    return set && op < WF_OP_ELEMENTWISE && set->row[op] && (wf_rows[op].types & WF_BIT(compute));
 }
 
 bool wf_kir_has_vjp(wf_op op, int which, int compute)
 {
     const wf_kir_row_set *set = set_of(compute);
-    return set && op < WF_OP_COUNT && which >= 0 && which < 3 && set->vjp[op][which];
+    return set && set->vjp && op < WF_OP_ELEMENTWISE && which >= 0 && which < 3 &&
+           set->vjp[op][which];
 }
 
 enum { MAX_VALUES = 5 }; /* g, three operands, y */

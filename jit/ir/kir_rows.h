@@ -11,8 +11,8 @@ typedef wf_kval (*wf_kir_row_fn)(wf_kir *kb, const wf_kval *s);
 
 typedef struct wf_kir_row_set {
     wf_kty type;
-    wf_kir_row_fn row[WF_OP_COUNT];
-    wf_kir_row_fn vjp[WF_OP_COUNT][3]; /* floats only */
+    wf_kir_row_fn row[WF_OP_ELEMENTWISE];
+    const wf_kir_row_fn (*vjp)[3]; /* of floats: [op][operand]; NULL: there are none */
 } wf_kir_row_set;
 
 extern const wf_kir_row_set wf_kir_rows_f32, wf_kir_rows_f64, wf_kir_rows_u8, wf_kir_rows_i8,

@@ -149,7 +149,21 @@ static wf_kval FN(number)(wf_kval x)
 #undef ZERO
 #endif
 
-/* -- the table ---------------------------------------------------------------------------------------- */
+/* -- the tables --------------------------------------------------------------------------------------- */
+#if WF_FLT
+static const wf_kir_row_fn FN(vjp_rows)[WF_OP_ELEMENTWISE][3] = {
+#define UNARY(NAME, name, types, rare, ulp, expr, vjp)                                             \
+    WF_USE(types)([WF_OP_##NAME] = {FN(vjp0_##NAME)}, )
+#define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b)                                   \
+    WF_USE(types)([WF_OP_##NAME] = {FN(vjp0_##NAME), FN(vjp1_##NAME)}, )
+#define TERNARY(NAME, name, types, ulp, expr, vjp_a, vjp_b, vjp_c)                                 \
+    WF_USE(types)([WF_OP_##NAME] = {FN(vjp0_##NAME), FN(vjp1_##NAME), FN(vjp2_##NAME)}, )
+#define CHOOSE(NAME, name, types, expr, vjp_a, vjp_b)                                              \
+    WF_USE(types)([WF_OP_##NAME] = {NULL, FN(vjp1_##NAME), FN(vjp2_##NAME)}, )
+#include "jit/ir/ops.def"
+};
+#endif
+
 const wf_kir_row_set FN(wf_kir_rows) = {
     .type = WF_KT,
     .row =
@@ -164,18 +178,7 @@ const wf_kir_row_set FN(wf_kir_rows) = {
 #include "jit/ir/ops.def"
         },
 #if WF_FLT
-    .vjp =
-        {
-#define UNARY(NAME, name, types, rare, ulp, expr, vjp)                                             \
-    WF_USE(types)([WF_OP_##NAME] = {FN(vjp0_##NAME)}, )
-#define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b)                                   \
-    WF_USE(types)([WF_OP_##NAME] = {FN(vjp0_##NAME), FN(vjp1_##NAME)}, )
-#define TERNARY(NAME, name, types, ulp, expr, vjp_a, vjp_b, vjp_c)                                 \
-    WF_USE(types)([WF_OP_##NAME] = {FN(vjp0_##NAME), FN(vjp1_##NAME), FN(vjp2_##NAME)}, )
-#define CHOOSE(NAME, name, types, expr, vjp_a, vjp_b)                                              \
-    WF_USE(types)([WF_OP_##NAME] = {NULL, FN(vjp1_##NAME), FN(vjp2_##NAME)}, )
-#include "jit/ir/ops.def"
-        },
+    .vjp = FN(vjp_rows),
 #endif
 };
 #undef ENTRY

@@ -34,6 +34,31 @@ typedef enum wf_op {
     WF_OP_COUNT
 } wf_op;
 
+/* Elementwise rows come first: what is there for them alone is a table of WF_OP_ELEMENTWISE entries, by wf_op. */
+enum {
+    WF_ELEMENTWISE_BEFORE = WF_OP_RESULT,
+#define UNARY(NAME, name, types, rare, ulp, expr, vjp) WF_ELEMENTWISE_##NAME,
+#define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b) WF_ELEMENTWISE_##NAME,
+#define TERNARY(NAME, name, types, ulp, expr, vjp_a, vjp_b, vjp_c) WF_ELEMENTWISE_##NAME,
+#define PREDICATE(NAME, name, types, expr) WF_ELEMENTWISE_##NAME,
+#define COMPARE(NAME, name, types, expr) WF_ELEMENTWISE_##NAME,
+#define CHOOSE(NAME, name, types, expr, vjp_a, vjp_b) WF_ELEMENTWISE_##NAME,
+#include "jit/ir/ops.def"
+    WF_ELEMENTWISE_END
+};
+#define WF_OP_ELEMENTWISE ((wf_op)WF_ELEMENTWISE_END)
+#define WF_IS_FIRST(NAME)                                                                          \
+    _Static_assert((int)WF_ELEMENTWISE_##NAME == (int)WF_OP_##NAME,                                \
+                   #NAME " stands behind a row that is not elementwise");
+#define UNARY(NAME, name, types, rare, ulp, expr, vjp) WF_IS_FIRST(NAME)
+#define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b) WF_IS_FIRST(NAME)
+#define TERNARY(NAME, name, types, ulp, expr, vjp_a, vjp_b, vjp_c) WF_IS_FIRST(NAME)
+#define PREDICATE(NAME, name, types, expr) WF_IS_FIRST(NAME)
+#define COMPARE(NAME, name, types, expr) WF_IS_FIRST(NAME)
+#define CHOOSE(NAME, name, types, expr, vjp_a, vjp_b) WF_IS_FIRST(NAME)
+#include "jit/ir/ops.def"
+#undef WF_IS_FIRST
+
 typedef enum wf_kind {
     WF_KIND_LEAF = 0,
     WF_KIND_UNARY,
