@@ -781,30 +781,41 @@ static bool find_multiples(const probe *p, wf_graph_symbols *s)
     return found;
 }
 
-/* The function with symbols, which is that at the sizes of check_sizes, as p->f; p->refuses is said. Sizes are small at first, as
- * tables of positions may be; a function that fails for these is recorded with larger ones. *fails: at some it does. 0, or an error
- * recorded. */
-static int generalise_once(probe *p, const recording *r, wf_graph_symbols *s, bool *fails)
+/* Whether f, which becomes p->f, is the function at the sizes of check_sizes; p->refuses is said. f is freed if it is not. 0, or an
+ * error recorded. */
+static int take_checked(probe *p, wf_fn *f, const recording *r)
 {
     wf_why why = {0};
-    wf_fn *f = NULL;
-    bool again = false;
-    int rc = unify(p->a, p->n_out, s, false, r, &f, fails);
-    if (*fails && rc != WEFT_ENOMEM) {
-        rc = unify(p->a, p->n_out, s, true, r, &f, &again);
-    }
     p->f = f;
     p->refuses = false;
-    if (!rc && check_sizes(p, r, &why)) {
-        wf_fn_free(f);
-        rc = wf_raise_status(wf_ctx_get(), "jit_graph", 0, NULL, &why);
+    if (!check_sizes(p, r, &why)) {
+        return 0;
     }
+    wf_fn_free(f);
+    p->f = NULL;
+    return wf_raise_status(wf_ctx_get(), "jit_graph", 0, NULL, &why);
+}
+
+/* The function with symbols, which is that at the sizes of check_sizes, as p->f; p->refuses is said. Sizes are small at first, as
+ * tables of positions may be; a function that fails for these is recorded with larger ones. *fails: at some it does. 0, or an error
+ * recorded and p->f NULL. */
+static int generalise_once(probe *p, const recording *r, wf_graph_symbols *s, bool *fails)
+{
+    bool again = false;
+    p->f = NULL;
+    p->refuses = false;
+    int rc = unify(p->a, p->n_out, s, false, r, &p->f, fails);
+    if (*fails && rc != WEFT_ENOMEM) {
+        rc = unify(p->a, p->n_out, s, true, r, &p->f, &again);
+    }
+    rc = rc ? rc : take_checked(p, p->f, r);
     *fails = *fails || p->refuses;
     return rc;
 }
 
 /* Makes r->fn the function with symbols. One that does something else for other sizes is refused; one that fails for some may be
- * one for multiples. */
+ * one for multiples. Where too few of these are in range to tell its extents apart, what was found with other sizes, and for all of
+ * them, is it, if it is the function at multiples. */
 static int generalise(const weft_graph_args *a, int n_out, recording *r)
 {
     const uint64_t last = wf_ctx_get()->error_last;
@@ -816,9 +827,18 @@ static int generalise(const weft_graph_args *a, int n_out, recording *r)
         return rc;
     }
     rc = generalise_once(&p, r, &s, &fails);
+    const wf_graph_symbols all = s;
+    const bool refuses = p.refuses;
     if (fails && rc != WEFT_ENOMEM && find_multiples(&p, &s)) {
-        wf_fn_free(rc ? NULL : p.f);
+        wf_fn *first = p.f;
         rc = generalise_once(&p, r, &s, &fails);
+        if (rc && rc != WEFT_ENOMEM && first) {
+            rc = take_checked(&p, first, r);
+            first = NULL;
+            p.refuses = refuses || p.refuses;
+            s = all;
+        }
+        wf_fn_free(first);
     }
     if (rc) {
         return rc;

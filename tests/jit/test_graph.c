@@ -478,6 +478,17 @@ static weft_status wants_even(void *self, const weft_tensor *in, int n_in, weft_
     return weft_dim(in[0], 0) % 2 ? WEFT_EINVALID : WEFT_OK;
 }
 
+/* x twice, at multiples of 4 and at 13; at 4 it is another function. A range may have too few multiples to say that 2n is an extent. */
+static weft_status doubles_some(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                                int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    const int64_t n = weft_dim(in[0], 0);
+    out[0] = weft_concat((weft_tensor[]){in[0], in[0]}, 2, 0);
+    out[0] = n == 4 ? weft_neg(out[0]) : out[0];
+    return n % 4 && n != 13 ? WEFT_EINVALID : WEFT_OK;
+}
+
 /* Of a function that goes with multiples only it is found what of, and printed, read again, and said when a run has another. */
 Test(graph, multiples_are_found)
 {
@@ -498,7 +509,9 @@ Test(graph, multiples_are_found)
         {but_the_first, "n", "symbols(8<=n, n%8==0)", "'n' is a multiple of 8", 24, 40, 42},
         {positioned, "n<=32", "symbols(n<=32, n%2==0)", "'n' is a multiple of 2", 12, 32, 31},
         {wants_even, "n", "symbols(n%2==0)", "'n' is a multiple of 2", 8, 2, 3},
-        {strided, "n%2==0", "f32[1,2,n/2,4]", "'n' is a multiple of 2", 8, 10, 9}};
+        {strided, "n%2==0", "f32[1,2,n/2,4]", "'n' is a multiple of 2", 8, 10, 9},
+        {doubles_some, "7<=n<=13", "symbols(8<=n<=13)", "'n' is at least 8", 8, 13, 7},
+        {doubles_some, "7<=n<=13", "concat f32[2*n]", "'n' is at most 13", 8, 12, 14}};
     model m = {weft_randn(weft_shape(2, 1, 3, 3)), WEFT_NONE};
     const model table = {weft_randn(weft_shape(16, 2)), WEFT_NONE};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -547,6 +560,7 @@ Test(graph, multiples_of_symbols)
         {negates, {{0, 0, "n%1000==0"}, {0, 0, "n%1024==0"}}, 2, 128000, "more than 1024"},
         {negates, {{0, 0, "n%4==0"}, {0, 0, "n%6==0"}}, 2, 8, "a multiple of 12"},
         {negates, {{0, 0, "4<=n<=4, n%4==0"}}, 1, 4, "'4<=n<=4, n%4==0' leaves no other"},
+        {doubles_some, {{0, 0, "3<=n<=13"}}, 1, 8, "something else where 'n' is 4"},
         {negates, {{0, 0, "n%0==0"}}, 1, 8, "dims[0]: 'n%0==0'"},
         {negates, {{0, 0, "n%4==1"}}, 1, 8, "dims[0]: 'n%4==1'"},
         {negates, {{0, 0, "n, m"}}, 1, 8, "dims[0]: 'n, m'"},
