@@ -196,6 +196,22 @@ static bool is_same_ins(const mapper *m)
     return true;
 }
 
+/* An input's extent may be computed (`n-8`), and be negative with the sizes that are given. */
+static int check_input(const mapper *m, const wf_type *t, wf_why *why)
+{
+    const wf_type *was = &m->f->types[m->f->ins[m->at].type];
+    char text[WF_EXTENT_TEXT];
+    for (int k = 0; k < t->rank && m->n == 0; k++) {
+        if (t->dims[k] < 0) {
+            const uint32_t s = wf_sym_of(was->dims[k]);
+            return wf_fail(why, WEFT_ESHAPE, "input (%%%u): '%s' would be %lld, since '%s' is %lld",
+                           m->at + 1, wf_extent_text(m->f, was->dims[k], text),
+                           (long long)t->dims[k], m->f->symbols[s], (long long)m->sizes[s]);
+        }
+    }
+    return 0;
+}
+
 static int map_ins(mapper *m, wf_fn *out, wf_why *why)
 {
     const wf_fn *f = m->f;
@@ -212,6 +228,7 @@ static int map_ins(mapper *m, wf_fn *out, wf_why *why)
         m->plain = true;
         rc = map_type(m, &t, why);
         m->plain = false;
+        rc = rc ? rc : check_input(m, &t, why);
         return rc ? rc : wf_fn_input(out, &t) ? 0 : wf_fail(why, WEFT_ENOMEM, "out of memory");
     }
     if (wf_op_is_weak(i->op)) {

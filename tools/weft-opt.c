@@ -18,6 +18,7 @@
  * The function is verified before the first pass and after each. Exit status: 0, 1 for a difference or
  * an error, 2 for a wrong command line.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -251,22 +252,29 @@ static char *plan_text(wf_fn *f, const char *words, wf_why *why)
 
 /* -- sizes ------------------------------------------------------------------------------------------------------ */
 
-/* The size that "a,n=64" gives a symbol; -1: none that is a number. */
+/* The size that "a,n=64" gives a symbol; -1: none. */
 static int64_t size_in(const char *dims, const char *name)
 {
     const size_t n = strlen(name);
     int64_t size = -1;
     for (const char *s = dims; *s; s += strcspn(s, ","), s += *s == ',') {
-        char *end = NULL;
         if (strncmp(s, name, n) == 0 && s[n] == '=') {
-            size = strtoll(s + n + 1, &end, 10);
-            size = end == s + n + 1 || (*end && *end != ',') ? -1 : size;
+            size = strtoll(s + n + 1, NULL, 10);
         }
     }
     return size;
 }
 
-/* Is every "n=64" of a symbol? */
+/* Does text, up to a comma, say a size? */
+static bool is_size(const char *text)
+{
+    char *end;
+    errno = 0;
+    const long long v = strtoll(text, &end, 10);
+    return end != text && (*end == '\0' || *end == ',') && v >= 0 && errno == 0;
+}
+
+/* Is every "n=64" a size of a symbol? */
 static bool knows_dims(const wf_fn *f, const char *dims, wf_why *why)
 {
     for (const char *s = dims; *s; s += strcspn(s, ","), s += *s == ',') {
@@ -277,6 +285,11 @@ static bool knows_dims(const wf_fn *f, const char *dims, wf_why *why)
         }
         if (!known) {
             wf_fail(why, WEFT_EINVALID, "%.*s is no symbol of the function", (int)n, s);
+            return false;
+        }
+        if (s[n] == '=' && !is_size(s + n + 1)) {
+            wf_fail(why, WEFT_EINVALID, "--dim wants NAME=SIZE, a size of 0 or more, not '%.*s'",
+                    (int)strcspn(s, ","), s);
             return false;
         }
     }
