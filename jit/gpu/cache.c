@@ -183,15 +183,24 @@ static int load(wf_gpu_variant *v, const wf_gpu_entry *e, const wf_blob *image, 
     return status;
 }
 
-/* The image of the text, in the device. */
-static int bring(wf_gpu_variant *v, const wf_gpu_entry *e, const wf_text *text, int functions,
-                 bool *from_disk, wf_why *why)
+/* What the variant's files are called: as its kernel is, which others share, and by the bytes that tell it from them. */
+static void name_files(const wf_gpu_variant *v, const wf_gpu_entry *e, char file[80])
+{
+    uint64_t hash[2];
+    wf_hash128(v->bytes, (size_t)v->n, hash);
+    snprintf(file, 80, "%.60s-%08x", e->kernel.name,
+             (unsigned)(hash[0] >> 32) + (unsigned)v->ordinal);
+}
+
+/* The image of the text, in the device. file: its name, if it is dumped. */
+static int bring(wf_gpu_variant *v, const wf_gpu_entry *e, const char *file, const wf_text *text,
+                 int functions, bool *from_disk, wf_why *why)
 {
     const wf_target target = {.arch = wf_cuda_get_info(v->ordinal)->arch, .contract = e->contract};
     wf_blob image = {0};
     int status = image_of(text, &target, &image, from_disk, why);
     if (status == 0) {
-        wf_dump_bytes(e->kernel.name, "cubin", image.data, image.size);
+        wf_dump_bytes(file, "cubin", image.data, image.size);
         status = load(v, e, &image, functions, why);
     }
     if (status == WEFT_ENOMEM && image.data) { /* what tensors do not use is the allocator's */
@@ -246,19 +255,21 @@ static void make(wf_gpu_variant *v, const wf_gpu_entry *e, const wf_gpu_recipe *
     const int64_t start = now_ns();
     wf_text text = {0};
     wf_why why = {0};
+    char file[80];
     bool from_disk = true;
+    name_files(v, e, file);
     int status = info ? recipe->render(recipe->arg, e, &text, &why)
                       : wf_fail(&why, WEFT_EUNSUPPORTED, "there is no device %d", v->ordinal);
     if (status == 0)
-        show(e->kernel.name, v->ordinal, e->contract, &text);
+        show(file, v->ordinal, e->contract, &text);
     if (status == 0)
-        status = bring(v, e, &text, recipe->functions, &from_disk, &why);
+        status = bring(v, e, file, &text, recipe->functions, &from_disk, &why);
     else
         from_disk = false;
     if (status != 0 && status != WEFT_ENOMEM && from_disk) {
         from_disk = false;
         why = (wf_why){0};
-        status = bring(v, e, &text, recipe->functions, &from_disk, &why);
+        status = bring(v, e, file, &text, recipe->functions, &from_disk, &why);
     }
     const int64_t took = now_ns() - start;
     if (wf_env_debug(WF_DEBUG_COMPILE))

@@ -183,6 +183,16 @@ Test(debug, a_folder_has_every_stage_and_a_page)
     test_drop_folder(folder);
 }
 
+static void use_stand_ins(const char *folder)
+{
+    setenv("WEFT_DUMP", folder, 1);
+    setenv("WEFT_JIT", "2", 1);
+    setenv("WEFT_CUDA_DRIVER", WEFT_FAKE_CUDA, 1);
+    setenv("WEFT_NVRTC", WEFT_FAKE_NVRTC, 1);
+    setenv("WEFT_CUBLASLT", "none", 1);
+    setenv("WEFT_CUDNN", "none", 1);
+}
+
 /* Kernels of a device: the source, PTX and the code, and links to them. */
 Test(debug, a_folder_has_kernels_of_devices)
 {
@@ -192,12 +202,7 @@ Test(debug, a_folder_has_kernels_of_devices)
     for (int loaded = 0; loaded < 2; loaded++) { /* compiled, and from the disk cache */
         const pid_t child = fork();
         if (child == 0) {
-            setenv("WEFT_DUMP", folder, 1);
-            setenv("WEFT_JIT", "2", 1);
-            setenv("WEFT_CUDA_DRIVER", WEFT_FAKE_CUDA, 1);
-            setenv("WEFT_NVRTC", WEFT_FAKE_NVRTC, 1);
-            setenv("WEFT_CUBLASLT", "none", 1);
-            setenv("WEFT_CUDNN", "none", 1);
+            use_stand_ins(folder);
             weft_jit *j = weft_jit_trace(chain, NULL, .name = "chain");
             const weft_tensor x = weft_to(weft_ones(weft_shape(20, 30), WEFT_F32), WEFT_CUDA(0));
             weft_tensor y;
@@ -223,5 +228,41 @@ Test(debug, a_folder_has_kernels_of_devices)
         }
         free(page);
     }
+    test_drop_folder(folder);
+}
+
+/* A program has several kernels, for dense operands and for others: each in files of its own. */
+Test(debug, a_folder_has_all_kernels_of_a_program)
+{
+    enum { FILES = 8 };
+    char folder[TEST_PATH], path[160], name[FILES][80];
+    glob_t g;
+    test_new_folder(folder);
+    const pid_t child = fork();
+    if (child == 0) {
+        use_stand_ins(folder);
+        const weft_tensor x = weft_to(weft_ones(weft_shape(20, 30), WEFT_F32), WEFT_CUDA(0));
+        _exit(!weft_ok(weft_to(weft_exp(x), WEFT_CPU)) ||
+              !weft_ok(weft_to(weft_exp(weft_transpose(x, 0, 1)), WEFT_CPU)));
+    }
+    test_wait(child);
+    snprintf(path, sizeof path, "%s/*exp*.cu", folder);
+    cr_assert_eq(glob(path, 0, NULL, &g), 0);
+    const size_t n = g.gl_pathc;
+    cr_assert(n >= 2 && n <= FILES, "%zu files", n);
+    for (size_t i = 0; i < n; i++) {
+        snprintf(name[i], sizeof name[i], "%.79s", strrchr(g.gl_pathv[i], '/') + 1);
+    }
+    globfree(&g);
+    char *page = whole(folder, "index.html"), *first = whole(folder, name[0]);
+    for (size_t i = 0; i < n; i++) {
+        char *text = whole(folder, name[i]);
+        cr_expect(i == 0 || strcmp(text, first) != 0, "%s is what %s is", name[i], name[0]);
+        cr_expect_not_null(strstr(text, "__global__"));
+        cr_expect_not_null(strstr(page, name[i]), "no %s in\n%s", name[i], page);
+        free(text);
+    }
+    free(first);
+    free(page);
     test_drop_folder(folder);
 }
