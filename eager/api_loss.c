@@ -360,6 +360,25 @@ static weft_tensor smoothed(const weft_cross_entropy_args *args, weft_tensor log
     return wf_op3(WF_OP_WHERE, NULL, not_ignored(targets, ignore), share, weft_f(0));
 }
 
+/* The rows see targets in another shape: which one is no class is said of them as they were given. */
+static weft_tensor no_class(const char *name, weft_tensor refused, weft_tensor targets,
+                            const wf_type *type, int64_t classes, int64_t ignore)
+{
+    const int64_t n = wf_type_numel(type);
+    int64_t *at = malloc((size_t)n * sizeof *at + 1);
+    wf_view v;
+    wf_type dense = *type;
+    dense.dtype = WEFT_I64;
+    wf_view_of_type(&v, &dense, at);
+    wf_why why = {0};
+    if (at && weft_to_array(targets, at, n, WEFT_I64) == WEFT_OK &&
+        wf_targets_check(&v, &(wf_attr){.n_dyn = 1, .dyn = &ignore}, classes, &why)) {
+        refused = wf_raise(wf_ctx_get(), name, 1, &targets, &why);
+    }
+    free(at);
+    return refused;
+}
+
 static weft_tensor cross_entropy(const char *name, const weft_cross_entropy_args *args)
 {
     wf_arg x, t;
@@ -392,9 +411,12 @@ static weft_tensor cross_entropy(const char *name, const weft_cross_entropy_args
     wf_attr attr = {.n_dyn = 1, .dyn = &ignore, .n_flt = 1, .flt = &within};
     weft_tensor r[2];
     wf_dispatch(WF_OP_CROSS_ENTROPY, &attr, 2, src, 2, r);
+    const int64_t classes = x.type.dims[x.type.rank - 1];
+    if (x.type.rank != 2 && weft_error_status(r[0]) == WEFT_EINDEX) {
+        return weft_scope_return(sc, no_class(name, r[0], args->targets, &t.type, classes, ignore));
+    }
     weft_tensor each = weighed(r[0], weights);
     if (apart > 0) {
-        int64_t classes = x.type.dims[x.type.rank - 1];
         weft_tensor all = smoothed(args, src[0], src[1], apart, classes, ignore);
         each = op2(WF_OP_ADD, op2(WF_OP_MUL, each, weft_f(1 - apart)), all);
     }
@@ -403,22 +425,6 @@ static weft_tensor cross_entropy(const char *name, const weft_cross_entropy_args
         y = wf_api_reshape(y, t.type.rank, t.type.dims);
     }
     return weft_scope_return(sc, y);
-}
-
-/* The row that picks counts in an axis: which target is no class is said of the targets as they were given. */
-static weft_tensor no_class(const char *name, weft_tensor picked, weft_tensor targets,
-                            int64_t classes, int64_t ignore)
-{
-    const int64_t n = weft_numel(targets);
-    int64_t *at = malloc((size_t)n * sizeof *at + 1);
-    wf_view v = {.data = at, .rank = 1, .dtype = WEFT_I64, .dims = {n}, .strides = {1}};
-    wf_why why = {0};
-    if (at && weft_to_array(targets, at, n, WEFT_I64) == WEFT_OK &&
-        wf_targets_check(&v, &(wf_attr){.n_dyn = 1, .dyn = &ignore}, classes, &why)) {
-        picked = wf_raise(wf_ctx_get(), name, 1, &targets, &why);
-    }
-    free(at);
-    return picked;
 }
 
 static weft_tensor nll_loss(const char *name, const weft_cross_entropy_args *args)
@@ -440,7 +446,8 @@ static weft_tensor nll_loss(const char *name, const weft_cross_entropy_args *arg
     weft_tensor picked = wf_op2(WF_OP_TAKE_ALONG, &(wf_attr){.n_ints = 1, .ints = &last},
                                 args->logits, (weft_unsqueeze)(safe, -1));
     if (weft_error_status(picked) == WEFT_EINDEX) {
-        return weft_scope_return(sc, no_class(name, picked, targets, x.type.dims[last], ignore));
+        return weft_scope_return(
+            sc, no_class(name, picked, args->targets, &t.type, x.type.dims[last], ignore));
     }
     picked = wf_op1(WF_OP_NEG, NULL, wf_api_reshape(picked, t.type.rank, t.type.dims));
     weft_tensor each = wf_op3(WF_OP_WHERE, NULL, counts, picked, weft_f(0));

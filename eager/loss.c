@@ -6,6 +6,7 @@
  */
 #include "eager/rows.h"
 
+#include <stdio.h>
 #include <string.h>
 
 typedef struct loss_job {
@@ -19,9 +20,10 @@ typedef struct loss_job {
     bool backward;
 } loss_job;
 
+/* t: of one axis, or dense. */
 static int64_t target_at(const wf_view *t, int64_t row)
 {
-    int64_t i = row * t->strides[0];
+    int64_t i = t->rank == 1 ? row * t->strides[0] : row;
     return t->dtype == WEFT_I32 ? ((const int32_t *)t->data)[i] : ((const int64_t *)t->data)[i];
 }
 
@@ -52,15 +54,35 @@ static int64_t ignored(const wf_attr *attr)
     return attr->n_dyn > 0 ? attr->dyn[0] : -100;
 }
 
+/* Element i of t in row-major order by its coordinates: "[1,2]"; "" where there is but one. */
+enum { PLACE = 21 * WEFT_MAX_RANK + 2 };
+static const char *place_of(const wf_view *t, int64_t i, char text[PLACE])
+{
+    int64_t at[WEFT_MAX_RANK];
+    int n = 0;
+    for (int d = t->rank; d-- > 0; i /= t->dims[d]) {
+        at[d] = i % t->dims[d];
+    }
+    text[0] = '\0';
+    for (int d = 0; d < t->rank; d++) {
+        n += snprintf(text + n, (size_t)(PLACE - n), "%c%lld", d ? ',' : '[', (long long)at[d]);
+    }
+    if (n) {
+        snprintf(text + n, (size_t)(PLACE - n), "]");
+    }
+    return text;
+}
+
 int wf_targets_check(const wf_view *t, const wf_attr *attr, int64_t classes, wf_why *why)
 {
-    const int64_t rows = t->dims[0], ignore = ignored(attr);
+    const int64_t rows = wf_view_numel(t), ignore = ignored(attr);
     for (int64_t i = 0; i < rows; i++) {
         int64_t v = target_at(t, i);
         if (v != ignore && (v < 0 || v >= classes)) {
-            int code = wf_fail(why, WEFT_EINDEX,
-                               "targets[%lld] is %lld, which is not a class in [0, %lld)",
-                               (long long)i, (long long)v, (long long)classes);
+            char place[PLACE];
+            int code =
+                wf_fail(why, WEFT_EINDEX, "targets%s is %lld, which is not a class in [0, %lld)",
+                        place_of(t, i, place), (long long)v, (long long)classes);
             wf_hint(why, "logits have %lld classes; rows to skip must hold ignore_index (%lld)",
                     (long long)classes, (long long)ignore);
             return code;

@@ -110,6 +110,19 @@ Test(losses, class_weights_that_do_not_fit)
         check_error("negative", weft_nll_loss(x, t, .weight = weft_ones(S(4), WEFT_F32)),
                     WEFT_EINDEX, "nll_loss");
     }
+    /* of several axes: which one, by its place in the targets as they were given */
+    static const int64_t at[] = {0, 2, 1, 3, 1, 7};
+    x = weft_ones(S(2, 3, 4), WEFT_F32);
+    for (int k = 0; k < 2; k++) {
+        t = weft_from_data(at, S(2, 3), WEFT_I64);
+        t = k ? weft_cast(t, WEFT_I32) : t;
+        check_error("place", weft_cross_entropy(x, t), WEFT_EINDEX, "targets[1,2] is 7");
+        check_error("place", weft_nll_loss(x, t), WEFT_EINDEX, "targets[1,2] is 7");
+    }
+    x = weft_ones(S(4), WEFT_F32);
+    t = weft_full(S(), 9, WEFT_I64);
+    check_error("place", weft_cross_entropy(x, t), WEFT_EINDEX, "targets is 9");
+    check_error("place", weft_nll_loss(x, t), WEFT_EINDEX, "targets is 9");
     weft_scope_end(sc);
 }
 
