@@ -140,7 +140,7 @@ int wf_device_write(int device, const wf_view *dst, const wf_view *src, wf_why *
 int wf_device_move(const wf_view *dst, const wf_view *src, wf_why *why);
 /* Sizes of what this thread is making to outlive the step: backward names those of the gradients that it is about to make
  * for leaves. Device memory of just such a size is placed apart from what comes and goes within a step. A guess that is
- * wrong costs nothing but the place. 0: none. */
+ * wrong changes no result, but what it places there is no room for activations while it is free (eager/cuda/cache.h). 0: none. */
 enum { WF_LASTING = 3 };
 typedef struct wf_lasting {
     size_t nbytes[WF_LASTING];

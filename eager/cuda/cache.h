@@ -16,7 +16,11 @@
  *    before it ends leaves its pool as it was, so the next step finds the same places; what lasts is made
  *    when its predecessors are gone, in a pool of its own: a step that repeats itself asks the driver for
  *    nothing the second time. (In one pool gradients would lie where activations let them, elsewhere in
- *    each step, and the activations of the next step around them.)
+ *    each step, and the activations of the next step around them.) The price: free memory of what lasts is
+ *    no room for what does not, nor the other way round, until a request that the driver or the cap refuses
+ *    has all pools trimmed. So it is never why memory runs out, but a step that drops its gradients before
+ *    the next forward pass holds as much as one that drops them behind it. (Moving it when a pool grows
+ *    would have the next backward pass ask the driver, and wait, for what it had.)
  *  - Freeing needs no memory and cannot fail.
  *
  * A pool grows in one of two ways. Expandable: a range of addresses larger than the device's memory is

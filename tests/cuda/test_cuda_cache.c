@@ -626,9 +626,25 @@ Test(cuda_cache, memory_that_is_short_is_found_by_giving_back)
         cr_assert(s.retries == 1 && dev.idles == 1);
         cr_assert_eq(take(c, 0, 40 * MIB, &d), DRIVER_OOM);
         cr_assert_eq(take(c, 0, UINT64_MAX, &d), WF_CACHE_TOO_LARGE);
+        give(c, &b, 0, NULL);
+        wf_cache_trim(c, -1);
+        /* what lasts and what does not: free memory of one is the other's when there is no more, and not before */
+        wf_cache_chunk *lasting = NULL;
+        cr_assert_eq(wf_cache_alloc(c, 0, 20 * MIB, true, &lasting), 0);
+        wf_cache_free(c, lasting, 0, NULL);
+        cr_assert_eq(take(c, 0, 20 * MIB, &a), 0);
+        wf_cache_get_stats(c, &s);
+        cr_assert(s.reserved_bytes >= (int64_t)(40 * MIB));
+        const int64_t before = s.retries;
+        cr_assert_eq(take(c, 0, 40 * MIB, &b), 0, "the gradients' memory was given back");
+        wf_cache_get_stats(c, &s);
+        cr_assert_eq(s.retries, before + 1);
+        give(c, &a, 0, NULL);
+        wf_cache_trim(c, -1);
         cr_assert_eq(take(c, 0, 8 * MIB, &d), 0);
         give(c, &d, 0, NULL);
         give(c, &b, 0, NULL);
+        wf_cache_trim(c, -1);
         wf_cache_set_cap(c, 48 * MIB);
         cr_assert_eq(take(c, 0, 50 * MIB, &d), WF_CACHE_CAP);
         cr_assert_eq(take(c, 0, 30 * MIB, &d), 0);
