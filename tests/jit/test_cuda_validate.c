@@ -9,21 +9,12 @@
 #include <unistd.h>
 
 #include "eager/device.h"
-#include "jit/plan_int.h"
-#include "tests/jit/plan_support.h"
+#include "tests/jit/validate_support.h"
 #include "tests/support/support.h"
 #include "weft/jit.h"
 
-static const char chain[] = "fn a {\n  %1 = input f32[40,70]\n  %2 = input f32[70]\n"
-                            "  %3 = mul f32[40,70] %1, %2 at \"model.c:3\"\n"
-                            "  %4 = tanh f32[40,70] %3 at \"model.c:4\"\n"
-                            "  %5 = softmax f32[40,70] %4 ints(1) at \"model.c:5\"\n"
-                            "  %6 = add f32[40,70] %5, %3 at \"model.c:6\"\n"
-                            "  %7 = input f32[70,9]\n"
-                            "  %8 = matmul f32[40,9] %6, %7 at \"model.c:7\"\n"
-                            "  %9 = relu f32[40,9] %8 at \"model.c:8\"\n"
-                            "  %10 = slice f32[0,9] %9 ints(0) dyn(0,0,1)\n"
-                            "  %11 = exp f32[0,9] %10\n  return %9, %6, %11\n}\n";
+static const char chain[] = VALIDATE_CHAIN "  %10 = slice f32[0,9] %9 ints(0) dyn(0,0,1)\n"
+                                           "  %11 = exp f32[0,9] %10\n  return %9, %6, %11\n}\n";
 
 typedef struct results {
     const wf_plan *p;
@@ -65,33 +56,11 @@ static int run(const wf_fn *f, wf_plan *p, wf_why *why)
     return rc;
 }
 
-static wf_plan *build(const wf_fn *f, unsigned flags)
-{
-    wf_why why = {0};
-    wf_plan *p = wf_plan_build(f, &(wf_plan_opts){.flags = flags}, &why);
-    cr_assert_not_null(p, "%s", why.rule);
-    p->validates = true;
-    return p;
-}
-
 static wf_inst *inst_of(const wf_plan *p, wf_op op)
 {
-    for (uint32_t i = 0; i < p->nprograms; i++) {
-        wf_program *g = p->programs[i].program;
-        for (int n = 0; n < g->ninst; n++) {
-            if (g->inst[n].kind == WF_INST_MAP && g->inst[n].op == op) {
-                return &g->inst[n];
-            }
-        }
-    }
-    cr_assert_fail("no program has %s", wf_rows[op].name);
-    return NULL;
-}
-
-static void says(const wf_why *why, const char *what)
-{
-    cr_expect(strstr(why->rule, what) || strstr(why->hint, what), "no \"%s\" in: %s; %s", what,
-              why->rule, why->hint);
+    wf_inst *inst;
+    validate_program(p, op, &inst);
+    return inst;
 }
 
 Test(cuda_validate, right_kernels_pass)
@@ -103,7 +72,7 @@ Test(cuda_validate, right_kernels_pass)
     wf_why why;
     wf_fn *f = plan_parse(chain);
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
-        wf_plan *p = build(f, flags[i]);
+        wf_plan *p = validate_build(f, flags[i]);
         for (int n = 0; n < 2; n++) {
             cr_expect_eq(run(f, p, &why), 0, "%s", why.rule);
         }
@@ -118,20 +87,20 @@ Test(cuda_validate, a_wrong_kernel_is_named)
     NEED_FIBERS();
     wf_why why;
     wf_fn *f = plan_parse(chain);
-    wf_plan *p = build(f, WF_PLAN_DEVICE); /* its kernels are waited for */
+    wf_plan *p = validate_build(f, WF_PLAN_DEVICE); /* its kernels are waited for */
     inst_of(p, WF_OP_TANH)->op = WF_OP_SIN;
     cr_expect_eq(run(f, p, &why), WEFT_EINVALID);
-    says(&why, "validation: ");
-    says(&why, "(step 0, cuda:0)");
-    says(&why, " for element 0 of %");
-    says(&why, "mul (model.c:3) tanh (model.c:4)");
+    validate_says(&why, "validation: ");
+    validate_says(&why, "(step 0, cuda:0)");
+    validate_says(&why, " for element 0 of %");
+    validate_says(&why, "mul (model.c:3) tanh (model.c:4)");
     inst_of(p, WF_OP_SIN)->op = WF_OP_TANH; /* and right again */
     cr_expect_eq(run(f, p, &why), 0, "%s", why.rule);
     wf_plan_release(p);
-    p = build(f, WF_PLAN_DEVICE);
+    p = validate_build(f, WF_PLAN_DEVICE);
     inst_of(p, WF_OP_ADD)->op = WF_OP_SUB;
     cr_expect_eq(run(f, p, &why), WEFT_EINVALID);
-    says(&why, "add (model.c:6)");
+    validate_says(&why, "add (model.c:6)");
     p->flags |= WF_PLAN_FAST; /* as it would be under fast math: nothing is said */
     cr_expect_eq(run(f, p, &why), 0, "%s", why.rule);
     wf_plan_release(p);
@@ -144,15 +113,10 @@ Test(cuda_validate, a_wrong_place_is_named)
     NEED_FIBERS();
     wf_why why;
     wf_fn *f = plan_parse(chain);
-    wf_plan *p = build(f, WF_PLAN_DEVICE | WF_PLAN_NO_FUSE);
-    const wf_buffer *first = &p->buffers[p->accesses[p->steps[0].access].buffer];
-    wf_buffer *second = &p->buffers[p->accesses[p->steps[1].access].buffer];
-    second->place = first->place;
-    second->index = first->index;
-    second->slot = first->slot;
-    second->offset = first->offset;
+    wf_plan *p = validate_build(f, WF_PLAN_DEVICE | WF_PLAN_NO_FUSE);
+    validate_misplace(p);
     cr_expect_eq(run(f, p, &why), WEFT_EINVALID);
-    says(&why, "add (model.c:6)");
+    validate_says(&why, "add (model.c:6)");
     wf_plan_release(p);
     wf_fn_free(f);
 }

@@ -4,18 +4,10 @@
  */
 #include <unistd.h>
 
-#include "jit/plan_int.h"
 #include "tests/jit/corner_support.h"
-#include "tests/jit/plan_support.h"
+#include "tests/jit/validate_support.h"
 
-static const char chain[] = "fn a {\n  %1 = input f32[40,70]\n  %2 = input f32[70]\n"
-                            "  %3 = mul f32[40,70] %1, %2 at \"model.c:3\"\n"
-                            "  %4 = tanh f32[40,70] %3 at \"model.c:4\"\n"
-                            "  %5 = softmax f32[40,70] %4 ints(1) at \"model.c:5\"\n"
-                            "  %6 = add f32[40,70] %5, %3 at \"model.c:6\"\n"
-                            "  %7 = input f32[70,9]\n"
-                            "  %8 = matmul f32[40,9] %6, %7 at \"model.c:7\"\n"
-                            "  %9 = relu f32[40,9] %8 at \"model.c:8\"\n  return %9, %6\n}\n";
+static const char chain[] = VALIDATE_CHAIN "  return %9, %6\n}\n";
 
 /* One run of p with ordinary operands. */
 static int run(const wf_fn *f, wf_plan *p, wf_why *why)
@@ -38,31 +30,6 @@ static int run(const wf_fn *f, wf_plan *p, wf_why *why)
     return rc;
 }
 
-static wf_plan *build(const wf_fn *f, unsigned flags)
-{
-    wf_why why = {0};
-    wf_plan *p = wf_plan_build(f, &(wf_plan_opts){.flags = flags}, &why);
-    cr_assert_not_null(p, "%s", why.rule);
-    p->validates = true;
-    return p;
-}
-
-/* The step that has the instruction, and its program. */
-static wf_plan_program *program_with(const wf_plan *p, wf_op op, wf_inst **inst)
-{
-    for (uint32_t i = 0; i < p->nprograms; i++) {
-        wf_program *g = p->programs[i].program;
-        for (int n = 0; n < g->ninst; n++) {
-            if (g->inst[n].kind == WF_INST_MAP && g->inst[n].op == op) {
-                *inst = &g->inst[n];
-                return &p->programs[i];
-            }
-        }
-    }
-    cr_assert_fail("no program has %s", wf_rows[op].name);
-    return NULL;
-}
-
 Test(validate, right_kernels_pass)
 {
     static const unsigned flags[] = {WF_PLAN_TIER0, WF_PLAN_SYNC, WF_PLAN_SYNC | WF_PLAN_ROWS,
@@ -70,7 +37,7 @@ Test(validate, right_kernels_pass)
     wf_why why;
     wf_fn *f = plan_parse(chain);
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
-        wf_plan *p = build(f, flags[i]);
+        wf_plan *p = validate_build(f, flags[i]);
         for (int n = 0; n < 2; n++) {
             cr_expect_eq(run(f, p, &why), 0, "%s", why.rule);
         }
@@ -80,32 +47,26 @@ Test(validate, right_kernels_pass)
     wf_fn_free(f);
 }
 
-static void says(const wf_why *why, const char *what)
-{
-    cr_expect(strstr(why->rule, what) || strstr(why->hint, what), "no \"%s\" in: %s; %s", what,
-              why->rule, why->hint);
-}
-
 Test(validate, a_wrong_program_is_named)
 {
     wf_why why;
     wf_inst *inst;
     wf_fn *f = plan_parse(chain);
-    wf_plan *p = build(f, WF_PLAN_TIER0);
-    program_with(p, WF_OP_TANH, &inst);
+    wf_plan *p = validate_build(f, WF_PLAN_TIER0);
+    validate_program(p, WF_OP_TANH, &inst);
     inst->op = WF_OP_SIN;
     cr_expect_eq(run(f, p, &why), WEFT_EINVALID);
-    says(&why, "validation: ");
-    says(&why, "tier 0");
-    says(&why, "element 0 of %4");
-    says(&why, "mul (model.c:3) tanh (model.c:4)");
+    validate_says(&why, "validation: ");
+    validate_says(&why, "tier 0");
+    validate_says(&why, "element 0 of %4");
+    validate_says(&why, "mul (model.c:3) tanh (model.c:4)");
     inst->op = WF_OP_TANH; /* and right again */
     cr_expect_eq(run(f, p, &why), 0, "%s", why.rule);
     /* one element in the last place: the one that is named */
-    program_with(p, WF_OP_ADD, &inst);
+    validate_program(p, WF_OP_ADD, &inst);
     inst->op = WF_OP_SUB;
     cr_expect_eq(run(f, p, &why), WEFT_EINVALID);
-    says(&why, "add (model.c:6)");
+    validate_says(&why, "add (model.c:6)");
     wf_plan_release(p);
     wf_fn_free(f);
 }
@@ -118,18 +79,18 @@ Test(validate, a_wrong_native_kernel_is_named)
         cr_skip_test("no LLVM");
     }
     wf_fn *f = plan_parse(chain);
-    wf_plan *p = build(f, WF_PLAN_SYNC | WF_PLAN_PLAIN);
+    wf_plan *p = validate_build(f, WF_PLAN_SYNC | WF_PLAN_PLAIN);
     cr_expect_eq(run(f, p, &why), 0, "%s", why.rule);
-    wf_plan_program *g = program_with(p, WF_OP_TANH, &inst);
+    wf_plan_program *g = validate_program(p, WF_OP_TANH, &inst);
     wf_program wrong = *g->program;
     wrong.inst[inst - g->program->inst].op = WF_OP_SIN;
     wf_jitk *right = g->kernel;
     g->kernel = wf_jitk_get(&wrong, &(wf_jitk_opts){.one = g->one, .sync = true});
     cr_assert_eq(wf_jitk_get_state(g->kernel), WF_JITK_NATIVE);
     cr_expect_eq(run(f, p, &why), WEFT_EINVALID);
-    says(&why, "validation: m_mul_sin__");
-    says(&why, "native");
-    says(&why, "mul (model.c:3) tanh (model.c:4)");
+    validate_says(&why, "validation: m_mul_sin__");
+    validate_says(&why, "native");
+    validate_says(&why, "mul (model.c:3) tanh (model.c:4)");
     wf_jitk_release(g->kernel);
     g->kernel = right;
     wf_plan_release(p);
@@ -141,15 +102,10 @@ Test(validate, a_wrong_place_is_named)
 {
     wf_why why;
     wf_fn *f = plan_parse(chain);
-    wf_plan *p = build(f, WF_PLAN_TIER0 | WF_PLAN_NO_FUSE);
-    const wf_buffer *first = &p->buffers[p->accesses[p->steps[0].access].buffer];
-    wf_buffer *second = &p->buffers[p->accesses[p->steps[1].access].buffer];
-    second->place = first->place;
-    second->index = first->index;
-    second->slot = first->slot;
-    second->offset = first->offset;
+    wf_plan *p = validate_build(f, WF_PLAN_TIER0 | WF_PLAN_NO_FUSE);
+    validate_misplace(p);
     cr_expect_eq(run(f, p, &why), WEFT_EINVALID);
-    says(&why, "add (model.c:6)");
+    validate_says(&why, "add (model.c:6)");
     wf_plan_release(p);
     wf_fn_free(f);
 }
@@ -178,7 +134,7 @@ static int child(void)
     wf_inst *inst;
     wf_fn *f = plan_parse(chain);
     wf_plan *p = wf_plan_build(f, &(wf_plan_opts){.flags = WF_PLAN_TIER0}, &why);
-    program_with(p, WF_OP_TANH, &inst);
+    validate_program(p, WF_OP_TANH, &inst);
     inst->op = WF_OP_SIN;
     return rc ? 1 : run(f, p, &why) == WEFT_EINVALID ? 0 : 2;
 }
