@@ -25,11 +25,15 @@
 #define WF_MADE_NORARE(NAME) WF_UNLESS_X4(NAME)
 #define WF_MADE_RARE(...) WF_MADE_ALWAYS
 #define WF_MADE_ALWAYS(NAME) WF_IF_1
+/* Rows of two operands with a rare branch are long, whatever their error. */
+#define WF_FLOAT2_OF_0(ulp, fname, expr) WF_BINARY(ulp, fname, expr)
+#define WF_FLOAT2_OF_1(ulp, fname, expr) WF_BINARY_0(fname, expr)
 #define UNARY(NAME, name, types, rare, ulp, expr, vjp)                                             \
     WF_IF(WF_IN_FLT_##types)                                                                       \
-    (WF_MADE_##rare(NAME)(WF_KERNEL(k_##NAME, WF_T, 1, 0, WF_P1, WF_L1, expr)))
+    (WF_MADE_##rare(NAME)(WF_KERNEL_OF(ulp)(k_##NAME, 1, WF_P1, WF_L1, expr)))
 #define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b)                                   \
-    WF_IF(WF_IN_FLT_##types)(WF_MADE_##rare(NAME)(WF_BINARY(ulp, k_##NAME, expr)))
+    WF_IF(WF_IN_FLT_##types)                                                                       \
+    (WF_MADE_##rare(NAME)(WF_CAT(WF_FLOAT2_OF_, WF_RARE_OF_##rare)(ulp, k_##NAME, expr)))
 #define TERNARY(NAME, name, types, ulp, expr, vjp_a, vjp_b, vjp_c)                                 \
     WF_IF(WF_IN_FLT_##types)(WF_KERNEL3(k_##NAME, WF_T, expr))
 #define CHOOSE(NAME, name, types, expr, vjp_a, vjp_b)                                              \
@@ -45,11 +49,11 @@
 #define TC(fn, ...) WF_CAT(WF_CAT(WF_CAT(fn, _), WF_S), _fast)(__VA_ARGS__)
 #define UNARY(NAME, name, types, rare, ulp, expr, vjp)                                             \
     WF_IF(WF_RARE_OF_##rare)                                                                       \
-    (WF_UNLESS_X4(NAME)(WF_KERNEL(f_##NAME, WF_T, 1, 0, WF_P1, WF_L1, expr)) WF_RARE_KERNEL(       \
+    (WF_UNLESS_X4(NAME)(WF_KERNEL_LONG(f_##NAME, 1, WF_P1, WF_L1, expr)) WF_RARE_KERNEL(           \
         r_##NAME, k_##NAME, WF_PLAIN_OR_X4(f_, NAME), WF_T, 1, WF_P1, WF_L1, WF_TEST_##rare))
 #define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b)                                   \
     WF_IF(WF_RARE_OF_##rare)                                                                       \
-    (WF_KERNEL(f_##NAME, WF_T, 2, 0, WF_P2, WF_L2, expr)                                           \
+    (WF_KERNEL_LONG(f_##NAME, 2, WF_P2, WF_L2, expr)                                               \
          WF_RARE_KERNEL(r_##NAME, k_##NAME, f_##NAME, WF_T, 2, WF_P2, WF_L2, WF_TEST_##rare))
 #include "jit/ir/ops.def"
 #undef TC

@@ -13,6 +13,10 @@
 
 #include <string.h>
 
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
 #include "eager/kernels/kernels.h"
 #include "eager/kernels/loops.h"
 #include "jit/ir/dict_c.h"
@@ -110,6 +114,73 @@ static __attribute__((noinline, unused)) void blocks(wf_map_fn fn, void *dst, si
         }                                                                                          \
     }
 
+/* The same for expressions so long that vectors are worth filling up: what is left behind the last whole one, and all of a few
+ * elements, is a vector more, with zeros in the free places. (A loop of its own for those is half of such a kernel, and an element
+ * takes it as long as a vector.) Operands are of the type of the result. */
+#if defined(__AVX512F__)
+enum { WF_WHOLE = 64 / sizeof(WF_T) };
+typedef __m512i vector;
+typedef __mmask16 places;
+static inline places first_places(size_t n)
+{
+    return (places)((1U << (n * sizeof(WF_T) / 4)) - 1);
+}
+#define LOAD_PLACES(p, m) _mm512_maskz_loadu_epi32(m, p)
+#define STORE_PLACES(p, m, v) _mm512_mask_storeu_epi32(p, m, v)
+#elif defined(__AVX2__)
+enum { WF_WHOLE = 32 / sizeof(WF_T) };
+typedef __m256i vector;
+typedef __m256i places;
+static inline places first_places(size_t n)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)(n * sizeof(WF_T) / 4)),
+                              _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+#define LOAD_PLACES(p, m) _mm256_maskload_epi32(p, m)
+#define STORE_PLACES(p, m, v) _mm256_maskstore_epi32(p, m, v)
+#endif
+#if defined(__AVX2__)
+static __attribute__((noinline, unused)) void fill_up(wf_map_fn fn, WF_T *d, const void *const *src,
+                                                      int nsrc, size_t from, size_t n)
+{
+    vector in[WF_VJP_MAX + 2], out;
+    const void *at[WF_VJP_MAX + 2];
+    const places mask = first_places(n - from);
+    for (int k = 0; k < nsrc; k++) {
+        in[k] = LOAD_PLACES((const void *)((const WF_T *)src[k] + from), mask);
+        at[k] = &in[k];
+    }
+    fn(&out, at, WF_WHOLE, 0);
+    STORE_PLACES((void *)(d + from), mask, out);
+}
+#define WF_KERNEL_LONG(fname, nsrc, pointers, loads, expr)                                         \
+    static void fname(void *dst, const void *const *src, size_t n, unsigned bcast)                 \
+    {                                                                                              \
+        _Static_assert(sizeof(WF_T) >= 4, "places are of 4 bytes");                                \
+        if (bcast) {                                                                               \
+            blocks(fname, dst, sizeof(WF_T), src, nsrc, 0, n, bcast);                              \
+            return;                                                                                \
+        }                                                                                          \
+        WF_T *d = dst;                                                                             \
+        const size_t whole = n & ~(size_t)(WF_WHOLE - 1);                                          \
+        pointers WF_IVDEP for (size_t i = 0; i < whole; i++)                                       \
+        {                                                                                          \
+            loads d[i] = (WF_T)(expr);                                                             \
+        }                                                                                          \
+        if (whole != n)                                                                            \
+            fill_up(fname, d, src, nsrc, whole, n);                                                \
+    }
+#else
+#define WF_KERNEL_LONG(fname, nsrc, pointers, loads, expr)                                         \
+    WF_KERNEL(fname, WF_T, nsrc, 0, pointers, loads, expr)
+#endif
+/* Which of the two, by whether a row is cheap. */
+#define WF_KERNEL_OF_1(fname, nsrc, pointers, loads, expr)                                         \
+    WF_KERNEL(fname, WF_T, nsrc, 0, pointers, loads, expr)
+#define WF_KERNEL_OF_0(fname, nsrc, pointers, loads, expr)                                         \
+    WF_KERNEL_LONG(fname, nsrc, pointers, loads, expr)
+#define WF_KERNEL_OF(ulp) WF_CAT(WF_KERNEL_OF_, WF_CHEAP_##ulp)
+
 /* The same for two operands and an expression that costs no more than memory does: a loop each for a
  * scalar on either side. */
 #define WF_LOOP2(R, va, vb, expr)                                                                  \
@@ -176,7 +247,7 @@ static __attribute__((noinline, unused)) void blocks(wf_map_fn fn, void *dst, si
 #define WF_CHEAP_3 0
 #define WF_CHEAP_4 0
 #define WF_BINARY_1(fname, expr) WF_KERNEL2(fname, WF_T, expr)
-#define WF_BINARY_0(fname, expr) WF_KERNEL(fname, WF_T, 2, 0, WF_P2, WF_L2, expr)
+#define WF_BINARY_0(fname, expr) WF_KERNEL_LONG(fname, 2, WF_P2, WF_L2, expr)
 #define WF_BINARY(ulp, fname, expr) WF_CAT(WF_BINARY_, WF_CHEAP_##ulp)(fname, expr)
 
 /* Operand pointers and values; no commas, since they pass through several macros. */

@@ -104,8 +104,8 @@
     (void)b;                                                                                       \
     (void)y;
 
-#define WF_V1(pre, NAME, vjp) WF_KERNEL(pre##0_##NAME, WF_T, 3, 0, WF_VP1, WF_VL1, vjp)
-#define WF_V2(pre, NAME, w, vjp) WF_KERNEL(pre##w##_##NAME, WF_T, 4, 0, WF_VP2, WF_VL2, vjp)
+#define WF_V1(ulp, pre, NAME, vjp) WF_KERNEL_OF(ulp)(pre##0_##NAME, 3, WF_VP1, WF_VL1, vjp)
+#define WF_V2(ulp, pre, NAME, w, vjp) WF_KERNEL_OF(ulp)(pre##w##_##NAME, 4, WF_VP2, WF_VL2, vjp)
 #define WF_V3(pre, NAME, w, vjp) WF_KERNEL(pre##w##_##NAME, WF_T, 5, 0, WF_VP3, WF_VL3, vjp)
 #define WF_VC(pre, NAME, w, vjp) WF_KERNEL(pre##w##_##NAME, WF_T, 5, 2, WF_VPC, WF_VLC, vjp)
 
@@ -130,21 +130,21 @@ typedef const wf_map_fn vjp_row[WF_VJP_MAX];
     WF_EXPORT(quick, w, NAME, r##w##_##NAME)
 #define UNARY(NAME, name, types, rare, ulp, expr, vjp)                                             \
     WF_IF(WF_RARE_OF_##rare)                                                                       \
-    (WF_V1(f, NAME, vjp) WF_RARE_V(NAME, 0, 3, WF_VP1, WF_VL1, WF_TEST_##rare))
+    (WF_V1(ulp, f, NAME, vjp) WF_RARE_V(NAME, 0, 3, WF_VP1, WF_VL1, WF_TEST_##rare))
 #define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b)                                   \
     WF_IF(WF_RARE_OF_##rare)                                                                       \
-    (WF_V2(f, NAME, 0, vjp_a) WF_RARE_V(NAME, 0, 4, WF_VP2, WF_VL2, WF_TEST_##rare)                \
-         WF_V2(f, NAME, 1, vjp_b) WF_RARE_V(NAME, 1, 4, WF_VP2, WF_VL2, WF_TEST_##rare))
+    (WF_V2(ulp, f, NAME, 0, vjp_a) WF_RARE_V(NAME, 0, 4, WF_VP2, WF_VL2, WF_TEST_##rare)           \
+         WF_V2(ulp, f, NAME, 1, vjp_b) WF_RARE_V(NAME, 1, 4, WF_VP2, WF_VL2, WF_TEST_##rare))
 #include "jit/ir/ops.def"
 #else
 
 #define UNARY(NAME, name, types, rare, ulp, expr, vjp)                                             \
     WF_IF(WF_IN_FLT_##types)                                                                       \
-    (WF_V1(v, NAME, vjp)                                                                           \
+    (WF_V1(ulp, v, NAME, vjp)                                                                      \
          WF_IF(WF_RARE_OF_##rare)(WF_EXPORT(full, 0, NAME, v0_##NAME) WF_DECLARE(quick, 0, NAME)))
 #define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b)                                   \
     WF_IF(WF_IN_FLT_##types)                                                                       \
-    (WF_V2(v, NAME, 0, vjp_a) WF_V2(v, NAME, 1, vjp_b) WF_IF(WF_RARE_OF_##rare)(                   \
+    (WF_V2(ulp, v, NAME, 0, vjp_a) WF_V2(ulp, v, NAME, 1, vjp_b) WF_IF(WF_RARE_OF_##rare)(         \
         WF_EXPORT(full, 0, NAME, v0_##NAME) WF_DECLARE(quick, 0, NAME)                             \
             WF_EXPORT(full, 1, NAME, v1_##NAME) WF_DECLARE(quick, 1, NAME)))
 #define TERNARY(NAME, name, types, ulp, expr, vjp_a, vjp_b, vjp_c)                                 \

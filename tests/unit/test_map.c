@@ -282,8 +282,8 @@ Test(map, casting_operands)
 /* Sizes around vector widths and tiles, all sources contiguous or one of them a scalar. */
 Test(map, tails)
 {
-    static const wf_op ops[] = {WF_OP_ADD,  WF_OP_EXP,   WF_OP_SIN,
-                                WF_OP_FMOD, WF_OP_WHERE, WF_OP_LESS};
+    static const wf_op ops[] = {WF_OP_ADD, WF_OP_EXP,  WF_OP_SIN,   WF_OP_FMOD,
+                                WF_OP_POW, WF_OP_ERFC, WF_OP_WHERE, WF_OP_LESS};
     for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
         for (int64_t n = 0; n < 1100; n += n < 70 ? 1 : 257) {
             const int type[3] = {WEFT_F32, WEFT_F32, WEFT_F32};
@@ -293,6 +293,50 @@ Test(map, tails)
                   "tail");
             check(ops[o], WEFT_F32, 1, &n, result_of(ops[o], WEFT_F32), CONTIGUOUS, type, scalar,
                   "tail");
+        }
+}
+
+/* Rows that fill the last vector up write the elements that there are, also over their operand. */
+Test(map, tails_end_where_they_should)
+{
+    enum { MOST = 40, ROOM = 64 };
+    static const wf_op ops[] = {WF_OP_EXP, WF_OP_ERFC, WF_OP_SIN, WF_OP_POW, WF_OP_FMOD};
+    static const int types[] = {WEFT_F32, WEFT_F64};
+    const int most = isa_most();
+    for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
+        for (size_t c = 0; c < 2; c++) {
+            const size_t size = wf_dtype_size(types[c]);
+            double want[MOST], in[2][MOST], at[2][ROOM];
+            wf_view v[2];
+            for (int i = 0; i < 2 * MOST; i++) {
+                const double x = ((double)(rng() % 2001) - 1000) / 317;
+                cast_one((char *)in[i % 2] + (size_t)(i / 2) * size, types[c], &x, WEFT_F64);
+            }
+            wf_set_isa(WF_ISA_SSE2);
+            for (int i = 0; i < MOST; i++) {
+                const wf_view d = one((char *)want + (size_t)i * size, types[c]);
+                for (int k = 0; k < 2; k++)
+                    v[k] = one((char *)in[k] + (size_t)i * size, types[c]);
+                cr_assert_eq(wf_exec_map(ops[o], types[c], &d, nsrc_of(ops[o]), v), 0);
+            }
+            for (int isa = WF_ISA_SSE2; isa <= most; isa++)
+                for (int64_t n = 1; n <= MOST; n++) {
+                    wf_set_isa(isa);
+                    memset(at, 0x5A, sizeof at);
+                    for (int k = 0; k < 2; k++) {
+                        memcpy(at[k], in[k], (size_t)n * size);
+                        v[k] = (wf_view){.data = at[k],
+                                         .dtype = (uint8_t)types[c],
+                                         .rank = 1,
+                                         .dims = {n},
+                                         .strides = {1}};
+                    }
+                    cr_assert_eq(wf_exec_map(ops[o], types[c], &v[0], nsrc_of(ops[o]), v), 0);
+                    compare(ops[o], &v[0], (char *)want, wf_isa_name(isa));
+                    for (size_t b = (size_t)n * size; b < sizeof at[0]; b++)
+                        cr_assert_eq(((unsigned char *)at[0])[b], 0x5A, "%s (%s) of %lld: byte %zu",
+                                     wf_rows[ops[o]].name, wf_isa_name(isa), (long long)n, b);
+                }
         }
 }
 
