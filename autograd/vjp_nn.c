@@ -295,6 +295,18 @@ static int hand_out(wf_vjp *v, const weft_tensor *d, int n)
     return wf_vjp_done(v);
 }
 
+/* A fused gradient of a norm, without the sums over rows where no operand wants them. */
+static int norm_bwd(wf_vjp *v, wf_op fused, int nsrc, weft_tensor *s, int ndst)
+{
+    weft_tensor d[3];
+    wf_attr attr = *v->attr;
+    if (!(v->nsrc > 1 && v->need[1]) && !(v->nsrc > 2 && v->need[2])) {
+        attr.flags = WF_FLAG_DX_ONLY;
+    }
+    wf_dispatch(fused, &attr, nsrc, s, ndst, d);
+    return hand_out(v, d, ndst);
+}
+
 static weft_tensor rsqrt_of(weft_tensor var, double eps)
 {
     return wf_op1(WF_OP_RECIPROCAL, NULL, wf_op1(WF_OP_SQRT, NULL, add(var, weft_f(eps))));
@@ -335,9 +347,8 @@ WF_VJP(layer_norm,
     bool weighted = wf_vjp_has_src(v, 1);
     weft_tensor x = wf_vjp_src(v, 0), w = weighted ? wf_vjp_src(v, 1) : WF_ABSENT;
     if (!v->create_graph) {
-        weft_tensor s[5] = {v->g[0], x, wf_vjp_dst(v, 1), wf_vjp_dst(v, 2), w}, d[3];
-        wf_dispatch(WF_OP_LAYER_NORM_BWD, v->attr, 5, s, 3, d);
-        return hand_out(v, d, 3);
+        weft_tensor s[5] = {v->g[0], x, wf_vjp_dst(v, 1), wf_vjp_dst(v, 2), w};
+        return norm_bwd(v, WF_OP_LAYER_NORM_BWD, 5, s, 3);
     }
     int wide = wf_dtype_compute(t.dtype), n = last_axes(&t, v->attr->ints[0], axes);
     weft_tensor xw = wf_as_dtype(x, wide), g = wf_as_dtype(v->g[0], wide);
@@ -366,9 +377,8 @@ WF_VJP(rms_norm, WF_SAVES_SRC(0) | WF_SAVES_SRC(1) | WF_SAVES_DST(1) | WF_SAVES_
     bool weighted = wf_vjp_has_src(v, 1);
     weft_tensor x = wf_vjp_src(v, 0), w = weighted ? wf_vjp_src(v, 1) : WF_ABSENT;
     if (!v->create_graph) {
-        weft_tensor s[4] = {v->g[0], x, wf_vjp_dst(v, 1), w}, d[2];
-        wf_dispatch(WF_OP_RMS_NORM_BWD, v->attr, 4, s, 2, d);
-        return hand_out(v, d, 2);
+        weft_tensor s[4] = {v->g[0], x, wf_vjp_dst(v, 1), w};
+        return norm_bwd(v, WF_OP_RMS_NORM_BWD, 4, s, 2);
     }
     int wide = wf_dtype_compute(t.dtype), n = last_axes(&t, v->attr->ints[0], axes);
     weft_tensor xw = wf_as_dtype(x, wide), g = wf_as_dtype(v->g[0], wide);

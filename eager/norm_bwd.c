@@ -4,8 +4,8 @@
  * dweight and dbias are canonical sums over rows (docs/reductions.md): in a block of 4096 rows, lane l adds
  * rows l, l + 64, ... and lanes are combined by halving. Rows are visited lane by lane in the order of
  * that tree, so that a task needs one pair of sums per level; dx of a row is computed on the same visit.
- * Rows that are too long for that give dx first, then the sums in tiles of columns. Nothing of the size
- * of an operand is allocated.
+ * Rows that are too long for that give dx first, then the sums in tiles of columns; where the sums are not wanted
+ * (WF_FLAG_DX_ONLY) that is all. Nothing of the size of an operand is allocated.
  *
  * Invariant: tasks depend on shape only; every way gives the bits of the composition.
  */
@@ -182,7 +182,7 @@ static int fold(const backward *j, char *out)
     return wf_red_run(&job);
 }
 
-/* dx of rows too long to keep their sums. */
+/* dx alone: nobody wants the sums, or rows are too long to keep them. */
 static void long_row(void *ctx, int64_t row, const void *const *in, void *const *out, int nt)
 {
     const backward *j = ctx;
@@ -304,10 +304,11 @@ static int run_norm_bwd(wf_exec *e, bool center)
     j.w = p[W].data;
     j.dx = e->dst[0].data;
     j.rows = wf_view_numel(&e->src[at_rstd]);
-    j.n = wf_view_numel(&e->dst[1]);
+    const bool only = (e->attr->flags & WF_FLAG_DX_ONLY) != 0;
+    j.n = !only ? wf_view_numel(&e->dst[1]) : j.rows > 0 ? wf_view_numel(of[X]) / j.rows : 0;
     j.sums = center ? 2 : 1;
     if (status == 0 && j.n > 0) {
-        status = run_sums(e, &j);
+        status = only ? long_rows(&j, e->why) : run_sums(e, &j);
     }
     for (int i = 0; i < OPERANDS; i++) {
         wf_unpack(&p[i]);

@@ -156,12 +156,13 @@ int wf_gpu_row_norm_bwd(int ordinal, wf_exec *e)
     int status = 0;
     t.compute = wf_red_compute(e->src[1].dtype);
     t.rows = wf_view_numel(&e->src[at_rstd]);
-    t.n = wf_view_numel(&e->dst[1]);
+    const bool only = (e->attr->flags & WF_FLAG_DX_ONLY) != 0;
+    t.n = !only ? wf_view_numel(&e->dst[1]) : t.rows > 0 ? wf_view_numel(of[X]) / t.rows : 0;
     t.weight = of[W] && of[W]->data;
     for (int i = 0; i < OPERANDS && status == 0; i++)
         if (of[i] && of[i]->data)
             status = wf_gpu_dense(&t.temps, of[i], of[i]->dtype, &t.of[i], e->why);
-    if (status == 0 && t.n > 0)
+    if (status == 0 && t.n > 0 && !only)
         status = run_sums(&t);
     if (status == 0 && t.n > 0 && t.rows > 0)
         status = run_dx(&t);

@@ -212,9 +212,13 @@ static wf_type statistic(const wf_type *x, int k)
     return t;
 }
 
-/* The gradient of a weight: shape of the trailing axes, dtype of the weight if there is one. */
-static wf_type weight_gradient(const wf_type *x, int k, const wf_type *w)
+/* The gradient of a weight: shape of the trailing axes, dtype of the weight if there is one; without elements where it is
+ * not asked for. */
+static wf_type weight_gradient(const wf_type *x, int k, const wf_type *w, bool none)
 {
+    if (none) {
+        return (wf_type){.rank = 1, .dtype = x->dtype};
+    }
     wf_type t = {.rank = (uint8_t)k,
                  .dtype = w != NULL && wf_type_present(w) ? w->dtype : x->dtype};
     memcpy(t.dims, x->dims + x->rank - k, (size_t)k * sizeof t.dims[0]);
@@ -274,7 +278,8 @@ static int infer_norm_bwd(const wf_attr *attr, int nsrc, const wf_type *src, int
         }
     }
     dst[0] = src[1];
-    dst[1] = weight_gradient(&src[1], k, nsrc > weight ? &src[weight] : NULL);
+    dst[1] = weight_gradient(&src[1], k, nsrc > weight ? &src[weight] : NULL,
+                             (attr->flags & WF_FLAG_DX_ONLY) != 0);
     return 0;
 }
 

@@ -413,7 +413,7 @@ int wf_in_norm_bwd(wf_in_call *k)
     const wf_array *g = &k->src[0], *x = &k->src[1], *mean = center ? &k->src[2] : NULL;
     const wf_array *rstd = &k->src[center ? 3 : 2], *w = operand(k, center ? 4 : 3);
     int c = wf_in_compute(x->type.dtype);
-    int64_t n = wf_type_numel(&k->dst[1].type), rows = wf_type_numel(&rstd->type);
+    int64_t n = trailing(&x->type, (int)k->attr->ints[0]), rows = wf_type_numel(&rstd->type);
     int64_t most = n > rows ? n : rows;
     line xhat = {wf_in_room(m, most), n}, gw = {wf_in_room(m, most), n}, t = {wf_in_room(m, n), n};
     for (int64_t r = 0; r < rows && !m->failed; r++) {
@@ -429,7 +429,7 @@ int wf_in_norm_bwd(wf_in_call *k)
         }
     }
     xhat.n = gw.n = rows; /* columns from here: xhat holds g * xhat, gw holds g */
-    for (int64_t i = 0; i < n && !m->failed; i++) {
+    for (int64_t i = 0; i < wf_type_numel(&k->dst[1].type) && !m->failed; i++) {
         for (int64_t r = 0; r < rows; r++) {
             uint64_t mu = mean ? wf_in_load(m, mean, r, c) : NUM(0);
             uint64_t d = R2(SUB, wf_in_load(m, x, r * n + i, c), mu);

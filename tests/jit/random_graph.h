@@ -339,6 +339,7 @@ static inline void graph_norm(random_fn *r, bool layer)
     }
     r->pool[r->n++] = dst[0];
     a.n_flt = 0;
+    a.flags = (uint8_t)(random_below(r, 3) ? 0 : WF_FLAG_DX_ONLY);
     wf_val b[5] = {graph_operand(r, &t), x, dst[1], layer ? dst[2] : weight, weight};
     random_add(r, layer ? WF_OP_LAYER_NORM_BWD : WF_OP_RMS_NORM_BWD, &a, layer ? 5 : 4, b);
 }

@@ -836,9 +836,13 @@ Test(cuda_rows, norms_and_losses)
                 check(&c);
             else
                 check_layout(&c, 0);
+            c.attr.flags = WF_FLAG_DX_ONLY;
+            check_layout(&c, 0);
             c.op = WF_OP_RMS_NORM_BWD;
             c.nsrc = 3;
             c.src[2] = c.src[3];
+            check_layout(&c, 0);
+            c.attr.flags = 0;
             check_layout(&c, 0);
         }
         for (int smooth = 0; smooth < 2; smooth++) {
