@@ -26,11 +26,11 @@ static int kind_of(weft_tensor t)
     return weak ? (int)t.context : dt == WEFT_DTYPE_DEFAULT ? 3 : wf_dtype_kind(dt);
 }
 
-/* The exponent, if it is a number and the power of tensor a is written in other rows; else 0. Halves have no cube: it would
- * be rounded twice. */
+/* The exponent, if it is a number and the power of tensor a is written in other rows; else 0. Halves have none of two rows:
+ * it would be rounded twice. */
 static double other_rows(weft_tensor a, weft_tensor b)
 {
-    static const double exponents[] = {2, 3, 0.5, -0.5, -1};
+    static const double exponents[] = {2, 0.5, -0.5, -1, 3, 4, -2}; /* from 3 on: two rows */
     bool weak;
     if (!wf_is_scalar(b) || wf_is_scalar(a)) {
         return 0;
@@ -42,7 +42,7 @@ static double other_rows(weft_tensor a, weft_tensor b)
     const double e = wf_scalar_f64(b);
     for (size_t i = 0; i < sizeof exponents / sizeof *exponents; i++) {
         if (e == exponents[i]) {
-            return e == 3 && dt != WEFT_F32 && dt != WEFT_F64 ? 0 : e;
+            return i >= 4 && dt != WEFT_F32 && dt != WEFT_F64 ? 0 : e;
         }
     }
     return 0;
@@ -59,12 +59,13 @@ bool wf_api_power_apart(weft_tensor a, weft_tensor b)
 
 static weft_tensor float_power(weft_tensor a, double e)
 {
-    if (e == -1) {
-        return wf_op1(WF_OP_RECIPROCAL, NULL, a);
+    if (e <= -1) {
+        const weft_tensor r = wf_op1(WF_OP_RECIPROCAL, NULL, a);
+        return e == -1 ? r : mul(r, r);
     }
     if (e > 1) {
         const weft_tensor square = mul(a, a);
-        return e == 2 ? square : mul(square, a);
+        return e == 2 ? square : mul(square, e == 3 ? a : square);
     }
     const weft_tensor past = wf_op2(WF_OP_EQUAL, NULL, a, weft_f(-INFINITY));
     const weft_tensor x =

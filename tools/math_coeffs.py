@@ -132,6 +132,10 @@ for fm, n_exp, n_exp2, n_log in (("f32", 5, 6, 9), ("f64", 11, 12, 0)):
 for nm, base in (("log2_f32", 2), ("log10_f32", 10)):
     add(nm, "f32", lambda x, base=base: (M.log1p(x) - x) / x**2 / M.ln(base), lambda x, base=base: x**2 * M.ln(base) / abs(M.log1p(x)),
         1 / S2 - 1 - mpf("1e-6"), S2 - 1 + mpf("1e-6"), 10, 2)
+# pow of f32, in f64: log2(1 + f) = f P(f), 2^r = 1 + r P(r)
+add("powl_f32", "f64", lambda x: M.log1p(x) / x / M.ln(2), lambda x: x * M.ln(2) / M.log1p(x),
+    1 / S2 - 1 - mpf("1e-6"), S2 - 1 + mpf("1e-6"), 12)
+add("powx_f32", "f64", lambda x: M.expm1(x * M.ln(2)) / x, lambda x: x / 2**x, "-0.5001", "0.5001", 7)
 # sin r = r + r^3 P(z), cos r = 1 - z/2 + z^2 P(z) on |r| <= pi/4, in z = r^2
 for fm, n in (("f32", 3), ("f64", 6)):
     Q = (M.pi / 4 + mpf("1e-5"))**2

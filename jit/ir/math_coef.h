@@ -56,6 +56,20 @@
     KF32(0x1.f97b9cp-5f)), KF32(-0x1.28b68ap-4f)), KF32(0x1.63d484p-4f)),                          \
     KF32(-0x1.bcb69ap-4f)), KF32(0x1.287a6p-3f)), KF32(-0x1.bcb7b2p-3f))
 
+/* powl_f32: 12 coefficients on [-0.292894, 0.414215], error 2^-33.2 */
+#define POLY_powl_f32(z)                                                                           \
+    FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z,                   \
+    KF64(-0x1.61a54144c7941p-4), KF64(0x1.3d23338752e3dp-3)), KF64(-0x1.4180309384699p-3)),        \
+    KF64(0x1.45a32d047eb13p-3)), KF64(-0x1.6eb0369e8ff15p-3)), KF64(0x1.a615bf8adf3fap-3)),        \
+    KF64(-0x1.ec8d726a2dcf9p-3)), KF64(0x1.277732fc87e57p-2)), KF64(-0x1.715435f17dcc2p-2)),       \
+    KF64(0x1.ec709c0082112p-2)), KF64(-0x1.7154767ba840ep-1)), KF64(0x1.71547652ef973p0))
+
+/* powx_f32: 7 coefficients on [-0.5001, 0.5001], error 2^-32.0 */
+#define POLY_powx_f32(z)                                                                           \
+    FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, KF64(0x1.c045c1a0db71ap-17),                         \
+    KF64(0x1.443fb2a4c231dp-13)), KF64(0x1.5dc0582781726p-10)), KF64(0x1.3b2a1bd81e0c5p-7)),       \
+    KF64(0x1.c6b05511d46ddp-5)), KF64(0x1.ebfbe045890e9p-3)), KF64(0x1.62e4300ba5fdep-1))
+
 /* sin_f32: 3 coefficients on [1e-09, 0.616866], error 2^-26.9 */
 #define POLY_sin_f32(z)                                                                            \
     FMA(z, FMA(z, KF32(-0x1.9943eap-13f), KF32(0x1.11073cp-7f)), KF32(-0x1.555546p-3f))

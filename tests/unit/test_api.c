@@ -696,7 +696,7 @@ static double largest(weft_dtype dtype)
 Test(api, powers_of_floats_to_numbers)
 {
     static const weft_dtype types[] = {WEFT_F32, WEFT_F64, WEFT_F16, WEFT_BF16};
-    static const double exponents[] = {2, 3, 0.5, -0.5, -1, 2.5, 4};
+    static const double exponents[] = {2, 3, 0.5, -0.5, -1, 2.5, 4, -2, -2.5};
     enum { N = 600 };
     double x[N] = {0,        -0.0,      INFINITY, -INFINITY, NAN,   1,      -1,
                    0x1p-149, -0x1p-149, 0x1p-20,  -0x1p-20,  1000,  -1000,  0x1p60,
