@@ -1,10 +1,12 @@
 /*
  * autograd/vjp_reduce.c -- derivatives of reductions and scans.
  *
- * Ties of max and min share the gradient equally. Products never divide by an operand, so zeros are
- * right. Arithmetic on half types runs in the type of the saved operand; each gradient rounds once.
+ * Ties of max and min share the gradient equally. Products divide by their factors, but for those that are 0, whose
+ * gradients are products of the others. Gradients that will be differentiated divide by nothing: what is masked out at a 0 has a
+ * derivative. Arithmetic on half types runs in the type of the saved operand; each gradient rounds once.
  */
 #include "autograd/vjp_util.h"
+#include "eager/device.h"
 
 /* g spread over x: reduced axes back as 1, then expanded, in x's dtype. */
 static weft_tensor spread(wf_vjp *v, weft_tensor g, const wf_type *x)
@@ -153,14 +155,43 @@ static weft_tensor exclusive_prefix(weft_tensor x, int dt, int64_t rows, int64_t
     return with_axis(WF_OP_CUMPROD, 1, r);
 }
 
-/* d prod / d x_i is the product of all others: prefix times suffix, no division. */
-WF_VJP(prod, WF_SAVES_SRC(0))
+/* Whether no factor is 0, where that can be looked at: derivatives have the same bits if it is not known. there: how many of
+ * each `cols` are not. */
+static bool has_no_zeros(const wf_vjp *v, weft_tensor there, int64_t cols)
 {
-    wf_type t;
-    int64_t axes[WF_MAX_RANK], perm[WF_MAX_RANK], back[WF_MAX_RANK], dims[WF_MAX_RANK];
-    wf_vjp_src_type(v, 0, &t);
-    int wide = wf_dtype_compute(t.dtype);
-    int n = reduced_axes(v->attr, t.rank, axes);
+    if (v->c->recorder || v->c->device != WF_DEVICE_HOST || there.slot == 0) {
+        return false;
+    }
+    const int64_t *at = weft_data(there), count = weft_numel(there);
+    int64_t i = 0;
+    while (at && i < count && at[i] == cols) {
+        i++;
+    }
+    return i == count;
+}
+
+/* g times the product of all others: of one factor 0 the product without it, of several 0. */
+static weft_tensor prod_by_division(wf_vjp *v, weft_tensor g, weft_tensor x, int n,
+                                    const int64_t *axes, int64_t cols, int wide)
+{
+    const weft_tensor nothing = weft_f(0);
+    const weft_tensor there = reduce(WF_OP_COUNT_NONZERO, x, n, axes, true, WEFT_DTYPE_DEFAULT);
+    if (has_no_zeros(v, there, cols)) {
+        return divide(mul(g, reduce(WF_OP_PROD, x, n, axes, true, wide)), x);
+    }
+    const weft_tensor zero = equal(x, nothing);
+    const weft_tensor rest =
+        mul(g, reduce(WF_OP_PROD, where(zero, weft_f(1), x), n, axes, true, wide));
+    return where(zero, where(equal(there, weft_i(cols - 1)), rest, nothing),
+                 where(equal(there, weft_i(cols)), divide(rest, x), nothing));
+}
+
+/* d prod / d x_i is the product of all others: prefix times suffix. */
+static weft_tensor prod_by_scans(weft_tensor g, weft_tensor x, const wf_type *type, int n,
+                                 const int64_t *axes, int64_t cols, int wide)
+{
+    const wf_type t = *type;
+    int64_t perm[WF_MAX_RANK], back[WF_MAX_RANK], dims[WF_MAX_RANK];
     int kept = 0, at = t.rank - n;
     bool is_reduced[WF_MAX_RANK] = {false};
     for (int i = 0; i < n; i++) {
@@ -169,35 +200,61 @@ WF_VJP(prod, WF_SAVES_SRC(0))
     for (int i = 0; i < t.rank; i++) {
         perm[is_reduced[i] ? at++ : kept++] = i;
     }
-    int64_t rows = 1, cols = reduced_count(v->attr, &t);
+    int64_t rows = 1;
     for (int i = 0; i < t.rank; i++) {
         back[perm[i]] = i;
         dims[i] = t.dims[perm[i]];
         rows *= i < t.rank - n ? dims[i] : 1;
     }
     int64_t flat[2] = {rows, cols};
-    weft_tensor x = wf_as_dtype(wf_vjp_src(v, 0), wide);
     x = reshape(permute(x, t.rank, perm), 2, flat);
-    weft_tensor others;
-    if (cols == 0) {
-        others = x;
-    } else {
-        weft_tensor left = exclusive_prefix(x, wide, rows, cols);
-        weft_tensor right = flip(exclusive_prefix(flip(x, 1, cols), wide, rows, cols), 1, cols);
-        others = mul(left, right);
-    }
-    others = permute(reshape(others, t.rank, dims), t.rank, back);
+    weft_tensor left = exclusive_prefix(x, wide, rows, cols);
+    weft_tensor right = flip(exclusive_prefix(flip(x, 1, cols), wide, rows, cols), 1, cols);
+    return mul(g, permute(reshape(mul(left, right), t.rank, dims), t.rank, back));
+}
+
+WF_VJP(prod, WF_SAVES_SRC(0))
+{
+    wf_type t;
+    int64_t axes[WF_MAX_RANK];
+    wf_vjp_src_type(v, 0, &t);
+    const int wide = wf_dtype_compute(t.dtype), n = reduced_axes(v->attr, t.rank, axes);
+    const int64_t cols = reduced_count(v->attr, &t);
     weft_tensor g = wf_as_dtype(keep_axes(v->attr, v->g[0], &t), wide);
-    v->dsrc[0] = wf_as_dtype(mul(g, others), t.dtype);
+    weft_tensor x = wf_as_dtype(wf_vjp_src(v, 0), wide);
+    if (n == 0 || cols == 0) {
+        x = n == 0 ? g : x;
+    } else {
+        x = v->create_graph ? prod_by_scans(g, x, &t, n, axes, cols, wide)
+                            : prod_by_division(v, g, x, n, axes, cols, wide);
+    }
+    v->dsrc[0] = wf_as_dtype(x, t.dtype);
     return wf_vjp_done(v);
 }
 
-/* Reverse cumulative sum of g * y over x: exact when no x is zero. */
-static weft_tensor cumprod_by_division(weft_tensor g, weft_tensor x, weft_tensor y, int64_t axis,
-                                       int64_t n)
+static weft_tensor sums_from_behind(weft_tensor t, int64_t axis, int64_t n)
 {
-    weft_tensor s = flip(with_axis(WF_OP_CUMSUM, axis, flip(mul(g, y), axis, n)), axis, n);
-    return divide(s, x);
+    return flip(with_axis(WF_OP_CUMSUM, axis, flip(t, axis, n)), axis, n);
+}
+
+/*
+ * d y_j / d x_i is y_j / x_i, so the sums of g y from behind over x, up to the first factor that is 0. Its own gradient has the
+ * sum of what the products are without it; behind it all products stay 0. y: the products of x.
+ */
+static weft_tensor cumprod_by_division(const wf_vjp *v, weft_tensor g, weft_tensor x, weft_tensor y,
+                                       int64_t axis, int64_t n)
+{
+    const weft_tensor there = reduce(WF_OP_COUNT_NONZERO, x, 1, &axis, true, WEFT_DTYPE_DEFAULT);
+    if (has_no_zeros(v, there, n)) {
+        return divide(sums_from_behind(mul(g, y), axis, n), x);
+    }
+    const weft_tensor nothing = weft_f(0), zero = equal(x, nothing);
+    const weft_tensor seen = with_axis(WF_OP_CUMSUM, axis, zero);
+    const weft_tensor before = equal(seen, weft_i(0));
+    const weft_tensor first = wf_op2(WF_OP_LOGICAL_AND, NULL, zero, equal(seen, weft_i(1)));
+    const weft_tensor t = mul(g, with_axis(WF_OP_CUMPROD, axis, where(first, weft_f(1), x)));
+    const weft_tensor s = sums_from_behind(where(before, t, nothing), axis, n);
+    return where(first, sums_from_behind(t, axis, n), where(before, divide(s, x), nothing));
 }
 
 /* d y_j / d x_i = product of x_k, k <= j, k != i: a matrix of n x n products, zeros included. */
@@ -229,9 +286,9 @@ WF_VJP(cumprod, WF_SAVES_SRC(0) | WF_SAVES_DST(0))
         return wf_vjp_done(v);
     }
     int64_t axis = v->attr->ints[0], n = t.dims[axis];
-    if (n > MATRIX_MAX) {
-        weft_tensor y = wf_as_dtype(wf_vjp_dst(v, 0), wide);
-        v->dsrc[0] = wf_as_dtype(cumprod_by_division(g, x, y, axis, n), t.dtype);
+    if (n > MATRIX_MAX || (n > 0 && !v->create_graph)) {
+        weft_tensor y = t.dtype == wide ? wf_vjp_dst(v, 0) : with_axis(WF_OP_CUMPROD, axis, x);
+        v->dsrc[0] = wf_as_dtype(cumprod_by_division(v, g, x, y, axis, n), t.dtype);
         return wf_vjp_done(v);
     }
     int64_t perm[WF_MAX_RANK], dims[WF_MAX_RANK], rows = 1;

@@ -13,6 +13,7 @@
 #include "eager/device.h"
 #include "eager/layout.h"
 #include "eager/pool.h"
+#include "eager/reduce.h"
 
 /* -- the graph dictionary: row names are functions on tensors ---------------------------------------------- */
 /* clang-format off */
@@ -331,6 +332,62 @@ static weft_tensor expanded_vjp(wf_vjp *v, int which, const wf_type *out, int co
     return r;
 }
 
+/*
+ * The gradient of a factor that was broadcast, summed over what it was broadcast to: g times the other factor is not
+ * stored on the way. The map of batch norm's gradient, y * ((x - p) * q), has the product's bits for p = 0, q = 1. False: it
+ * is another case.
+ */
+static bool sum_of_products(wf_vjp *v, int which, const wf_type *out, const wf_type *to,
+                            int compute, weft_tensor *r)
+{
+    const int other = (v->op == WF_OP_MUL || v->op == WF_OP_FMA) && which < 2 ? 1 - which
+                      : v->op == WF_OP_ADDCMUL && which > 0                   ? 3 - which
+                                                                              : -1;
+    if (other < 0 || v->create_graph || v->c->recorder || v->c->device != WF_DEVICE_HOST ||
+        wf_type_numel(out) == 0) {
+        return false;
+    }
+    const weft_tensor src[2] = {v->g[0], wf_vjp_src(v, other)};
+    wf_view view[2], d;
+    double scalar;
+    for (int i = 0; i < 2; i++) {
+        if (src[i].slot == 0 || wf_is_scalar(src[i]) ||
+            bind(v, src[i], out, compute, &view[i], &scalar) || view[i].device != WF_DEVICE_HOST ||
+            !(WF_DT_F & WF_BIT(view[i].dtype)) || wf_dtype_compute(view[i].dtype) != compute) {
+            return false; /* an error comes again */
+        }
+    }
+    wf_type t = *to;
+    t.dtype = (uint8_t)compute;
+    *r = empty_like(v->c, &t, false);
+    if (r->slot == 0) {
+        return true;
+    }
+    static const double one = 1, nothing = 0;
+    static const float one_f32 = 1;
+    wf_slot_view(wf_slot_at(v->c, r->slot), &d);
+    wf_red_job job = {.op = WF_RED_SUM,
+                      .map = WF_MAP_XHAT,
+                      .compute = compute,
+                      .x = &view[1],
+                      .y = &view[0],
+                      .p = &nothing,
+                      .q = compute == WEFT_F64 ? (const void *)&one : &one_f32,
+                      .one_param = true,
+                      .out = d.data};
+    const int lead = out->rank - t.rank;
+    for (int i = 0; i < out->rank; i++) {
+        job.axes |= (unsigned)(i < lead || t.dims[i - lead] != out->dims[i]) << i;
+    }
+    unsigned mode = wf_fpenv_enter();
+    const int rc = wf_red_run(&job);
+    wf_fpenv_leave(mode);
+    if (rc) {
+        *r = wf_raise_text(v->c, rc, wf_rows[v->op].name, "out of memory in backward");
+    }
+    return true;
+}
+
 int wf_vjp_elementwise(wf_vjp *v)
 {
     wf_type out, t;
@@ -345,6 +402,8 @@ int wf_vjp_elementwise(wf_vjp *v)
         weft_tensor g;
         if (passes_through(v->op, i)) {
             g = reduce ? wf_as_dtype(v->g[0], compute) : v->g[0];
+        } else if (reduce && sum_of_products(v, i, &out, &t, compute, &g)) {
+            reduce = false;
         } else if (v->create_graph) {
             g = expanded_vjp(v, i, &out, compute);
         } else {

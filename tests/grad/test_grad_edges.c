@@ -165,3 +165,130 @@ Test(grad_edges, derivatives_of_rows_without_poles_are_finite_everywhere)
     }
     cr_expect(rows > 35, "only %d rows", rows);
 }
+
+/* -- products with factors that are 0 --------------------------------------------------------------------- */
+
+enum { LINES = 4, LENGTH = 70 };
+
+/* Gradients of prod and cumprod along the last axis. */
+static weft_status products(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                            int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    weft_tensor x = weft_detach(in[0]);
+    weft_requires_grad_(x, true);
+    weft_tensor y[2] = {weft_prod(x, .axes = weft_axes(1)), weft_cumprod(x, 1)};
+    for (int i = 0; i < 2; i++) {
+        weft_status rc = weft_grad_of(.outputs = y + i, .n_outputs = 1, .inputs = &x, .n_inputs = 1,
+                                      .grads = out + i, .grad_outputs = in + 1 + i);
+        if (rc) {
+            return rc;
+        }
+    }
+    return WEFT_OK;
+}
+
+/* Line l has l zeros, or none. PyTorch's values are those of the definition, in long double here. */
+static void check_products(weft_dtype dtype, bool zeros)
+{
+    double x[LINES * LENGTH], g[LINES], h[LINES * LENGTH], got[2][LINES * LENGTH];
+    const double u = dtype == WEFT_F64 ? 0x1p-52 : dtype == WEFT_F32 ? 0x1p-23 : 0x1p-8;
+    for (int i = 0; i < LINES * LENGTH; i++) {
+        const int l = i / LENGTH, k = i % LENGTH;
+        x[i] = (i % 3 ? 1 : -1) * (0.75 + i * 37 % 64 / 128.0); /* exact in every type */
+        x[i] = zeros && k % 30 == 7 && k / 30 < l ? 0 : x[i];
+        h[i] = (i * 11 % 16 - 8) / 8.0;
+        g[l] = 1 + l;
+    }
+    weft_scope s = weft_scope_begin();
+    const weft_tensor in[3] = {
+        weft_cast(weft_from_data(x, weft_shape(LINES, LENGTH), WEFT_F64), dtype),
+        weft_cast(weft_from_data(g, weft_shape(LINES), WEFT_F64), dtype),
+        weft_cast(weft_from_data(h, weft_shape(LINES, LENGTH), WEFT_F64), dtype)};
+    weft_tensor out[2], traced[2];
+    weft_jit *j = weft_jit_trace(products, NULL);
+    cr_assert_eq(products(NULL, in, 3, out, 2), WEFT_OK, "%s", weft_last_error());
+    cr_assert_eq(weft_jit_call(j, in, 3, traced, 2), WEFT_OK, "%s", weft_last_error());
+    for (int i = 0; i < 2; i++) {
+        cr_assert(weft_item_f64(weft_all(weft_equal(out[i], traced[i]))) == 1,
+                  "traced gradients %d of %s", i, weft_dtype_name(dtype));
+        cr_assert_eq(weft_to_array(out[i], got[i], LINES * LENGTH, WEFT_F64), WEFT_OK);
+    }
+    for (int i = 0; i < LINES * LENGTH; i++) {
+        const int l = i / LENGTH, at = i % LENGTH;
+        long double others = 1, run = 1, sum = 0, size = 0;
+        for (int k = 0; k < LENGTH; k++) {
+            const long double f = k == at ? 1 : (long double)x[l * LENGTH + k];
+            others *= f, run *= f;
+            const long double term = k < at ? 0 : run * (long double)h[l * LENGTH + k];
+            sum += term, size += fabsl(term);
+        }
+        const long double want[2] = {others * (long double)g[l], sum},
+                          of[2] = {fabsl(want[0]), size};
+        for (int k = 0; k < 2; k++) {
+            cr_expect(fabsl((long double)got[k][i] - want[k]) <=
+                          (long double)((LENGTH + 4) * u) * of[k],
+                      "%s of %s, line %d, factor %d: %g, not %Lg", k ? "cumprod" : "prod",
+                      weft_dtype_name(dtype), l, at, got[k][i], want[k]);
+        }
+    }
+    weft_jit_free(j);
+    weft_scope_end(s);
+}
+
+Test(grad_edges, products_with_factors_of_zero)
+{
+    static const weft_dtype types[] = {WEFT_F32, WEFT_F64, WEFT_BF16};
+    for (int t = 0; t < 3; t++) {
+        check_products(types[t], false);
+        check_products(types[t], true);
+    }
+}
+
+/* -- factors that were broadcast ---------------------------------------------------------------------------- */
+
+/* Their gradients have the bits of the products that are stored and then summed. */
+static void check_broadcast(weft_dtype dtype, weft_shape small, bool turned)
+{
+    weft_scope s = weft_scope_begin();
+    const weft_dtype compute = dtype == WEFT_F64 ? WEFT_F64 : WEFT_F32;
+    const weft_shape all = weft_shape(3, 5, 70);
+    weft_tensor x = weft_cast(weft_randn(turned ? weft_shape(5, 3, 70) : all), dtype);
+    x = turned ? weft_transpose(x, 0, 1) : x;
+    weft_tensor w = weft_cast(weft_randn(small), dtype), b = weft_cast(weft_randn(small), dtype);
+    weft_tensor g = weft_cast(weft_randn(all), dtype);
+    weft_requires_grad_(w, true);
+    const weft_tensor y[] = {weft_mul(x, w),    weft_mul(w, x),        weft_fma(x, w, b),
+                             weft_fma(w, x, b), weft_addcmul(x, w, x), weft_addcmul(x, x, w)};
+    weft_axes axes = weft_axes();
+    for (int i = 0; i < 3; i++) {
+        const int64_t k = i - (3 - small.n);
+        if (k < 0 || small.v[k] == 1) {
+            axes.v[axes.n++] = i;
+        }
+    }
+    const weft_tensor product = weft_mul(weft_cast(g, compute), weft_cast(x, compute));
+    const weft_tensor want = weft_cast(weft_reshape(weft_sum(product, .axes = axes), small), dtype);
+    for (int i = 0; i < 6; i++) {
+        weft_tensor got;
+        cr_assert_eq(weft_grad_of(.outputs = y + i, .n_outputs = 1, .inputs = &w, .n_inputs = 1,
+                                  .grads = &got, .grad_outputs = &g),
+                     WEFT_OK, "%s", weft_last_error());
+        cr_expect(weft_item_f64(weft_all(weft_equal(got, want))) == 1, "%s, product %d",
+                  weft_dtype_name(dtype), i);
+    }
+    weft_scope_end(s);
+}
+
+Test(grad_edges, gradients_of_broadcast_factors)
+{
+    static const weft_dtype types[] = {WEFT_F32, WEFT_F64, WEFT_F16, WEFT_BF16};
+    for (int t = 0; t < 4; t++) {
+        for (int turned = 0; turned < 2; turned++) {
+            check_broadcast(types[t], weft_shape(70), turned);
+            check_broadcast(types[t], weft_shape(5, 1), turned);
+            check_broadcast(types[t], weft_shape(3, 1, 70), turned);
+            check_broadcast(types[t], weft_shape(1, 1), turned);
+        }
+    }
+}
