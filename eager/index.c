@@ -441,9 +441,13 @@ static wf_task_fn add_task(int dt)
     }
 }
 
-/* Columns a task: an eighth of the row in whole cache lines, so that neighbours do not share one. */
-static int64_t column_chunk(int64_t inner, size_t size)
+/* Columns a task: all where there are other tasks; else an eighth of the row in whole cache lines, so that neighbours do not
+ * share one. */
+static int64_t column_chunk(int64_t outer, int64_t inner, size_t size)
 {
+    if (outer >= 8) {
+        return inner;
+    }
     int64_t line = 64 / (int64_t)size;
     int64_t chunk = (inner + 7) / 8;
     chunk = (chunk + line - 1) / line * line;
@@ -510,7 +514,7 @@ static int add_values(wf_exec *e, add_args *a)
         a->outer_dims = values->dims;
         memcpy(a->outer_strides, e->dst[0].strides, sizeof a->outer_strides);
         int64_t outer = product(values->dims, axis);
-        a->chunk = column_chunk(a->inner, wf_dtype_size(dt));
+        a->chunk = column_chunk(outer, a->inner, wf_dtype_size(dt));
         int64_t chunks = (a->inner + a->chunk - 1) / a->chunk;
         int64_t grain = wf_row_grain(a->count * a->chunk * (int64_t)wf_dtype_size(dt));
         wf_parallel_for(outer * chunks, grain, add_task(dt), a);

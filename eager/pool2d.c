@@ -15,7 +15,7 @@
 #include "eager/dense.h"
 #include "eager/layout.h"
 
-enum { CHANNELS = 32 /* a block */, PIECE = 256 /* columns */, STEP = 8 /* of them, as vectors */ };
+enum { CHANNELS = 64 /* a block */, PIECE = 256 /* columns */, STEP = 8 /* of them, as vectors */ };
 
 /* [lo, hi) of the windows along a side. */
 typedef struct span {
@@ -119,101 +119,102 @@ static inline int32_t key_bf16(uint16_t v)
         }                                                                                          \
     }
 
-/* Four neighbouring channels: bits as they are stored, and keys. */
+/* Four neighbouring channels. */
 typedef int32_t four __attribute__((vector_size(16)));
 typedef float four_f32 __attribute__((vector_size(16)));
-typedef struct pick {
-    four bits, key;
-} pick;
 
 static inline four choose(four take, four a, four b)
 {
     return (take & a) | (~take & b);
 }
-static inline four four_at(const int32_t *p)
+/* Of values as f32 or i32. */
+static inline four fours_f32(const float *p)
 {
     four v;
     memcpy(&v, p, sizeof v);
     return v;
 }
-/* wf_key_f32 of each. */
-static inline four key_four(four bits)
+static inline four fours_bf16(const uint16_t *p)
 {
-    const four_f32 y = (four_f32)bits + (four_f32){0, 0, 0, 0};
-    const four u = (four)y, most = {INT32_MAX, INT32_MAX, INT32_MAX, INT32_MAX};
-    return choose(y != y, most, u ^ ((u >> 31) & most));
+    return (four){p[0], p[1], p[2], p[3]} << 16;
 }
-static inline pick pick_f32(const float *p)
+static inline four fours_i32(const int32_t *p)
 {
-    four bits;
-    memcpy(&bits, p, sizeof bits);
-    return (pick){bits, key_four(bits)};
+    four v;
+    memcpy(&v, p, sizeof v);
+    return v;
 }
-static inline pick pick_bf16(const uint16_t *p)
+static inline void put_f32(float *p, four v)
 {
-    const four bits = {p[0], p[1], p[2], p[3]};
-    return (pick){bits, key_four(bits << 16)};
+    memcpy(p, &v, sizeof v);
 }
-static inline pick pick_i32(const int32_t *p)
+static inline void put_bf16(uint16_t *p, four v)
 {
-    const four v = four_at(p);
-    return (pick){v, v};
-}
-
-/* A block of channels under one window: the greatest so far, its bits (of types of up to 32) and its index. */
-typedef struct tops {
-    int32_t key[CHANNELS], bits[CHANNELS], at[CHANNELS];
-} tops;
-
-#define FOURS(suffix)                                                                              \
-    for (; cs == 1 && k + 4 <= n; k += 4) {                                                        \
-        const pick x = pick_##suffix(from + k);                                                    \
-        const four all = {-1, -1, -1, -1}, here = {flat, flat, flat, flat};                        \
-        const four take = first ? all : x.key > four_at(b.key + k);                                \
-        const four chosen[3] = {choose(take, x.key, four_at(b.key + k)),                           \
-                                choose(take, x.bits, four_at(b.bits + k)),                         \
-                                choose(take, here, four_at(b.at + k))};                            \
-        memcpy(b.key + k, &chosen[0], sizeof(four));                                               \
-        memcpy(b.bits + k, &chosen[1], sizeof(four));                                              \
-        memcpy(b.at + k, &chosen[2], sizeof(four));                                                \
+    for (int i = 0; i < 4; i++) {
+        p[i] = (uint16_t)((uint32_t)v[i] >> 16);
     }
+}
+static inline void put_i32(int32_t *p, four v)
+{
+    memcpy(p, &v, sizeof v);
+}
+/* Greater, or the first NaN: not less or equal, where there is none yet. */
+static inline four above_f32(four a, four b)
+{
+    const four_f32 x = (four_f32)a, y = (four_f32)b;
+    return ~(x <= y) & (y == y);
+}
+#define above_bf16 above_f32
+static inline four above_i32(four a, four b)
+{
+    return a > b;
+}
 
-/* The rows of channels-last results. Channels that follow one another are looked at four at a time (FOURS); an index is
- * as wide as a key, 32 bits, so the plane must fit it. */
+/* The rows of channels-last results. Channels that follow one another are looked at four at a time, an index as wide as they
+ * are, 32 bits, so the plane must fit it. */
 #define MAX_LAST(suffix, type, key_of)                                                             \
-    static inline void max_one_##suffix(tops *b, int64_t k, type x, int32_t flat, bool first)      \
-    {                                                                                              \
-        const int32_t o = key_of(x);                                                               \
-        if (first || o > b->key[k]) {                                                              \
-            b->key[k] = o;                                                                         \
-            memcpy(&b->bits[k], &x, sizeof x);                                                     \
-            b->at[k] = flat;                                                                       \
-        }                                                                                          \
-    }                                                                                              \
     static void max_pixel_##suffix(const pool_args *a, const type *in, const int64_t *side,        \
-                                   int64_t n, type *out, int64_t *index)                           \
+                                   type *out, int64_t *index)                                      \
     {                                                                                              \
         const wf_view *v = a->in;                                                                  \
-        const int64_t cs = v->strides[1];                                                          \
-        tops b;                                                                                    \
-        memset(&b, 0, sizeof b);                                                                   \
-        bool first = true;                                                                         \
-        for (int64_t i = side[1]; i < side[2]; i++) {                                              \
-            const int64_t h = side[0] + i * a->dilation[0];                                        \
-            for (int64_t j = side[4]; j < side[5]; j++, first = false) {                           \
-                const int64_t w = side[3] + j * a->dilation[1];                                    \
-                const type *from = in + h * v->strides[2] + w * v->strides[3];                     \
-                const int32_t flat = (int32_t)(h * a->w + w);                                      \
-                int64_t k = 0;                                                                     \
-                FOURS(suffix)                                                                      \
-                for (; k < n; k++) {                                                               \
-                    max_one_##suffix(&b, k, from[k * cs], flat, first);                            \
+        const int64_t cs = v->strides[1], hs = v->strides[2], ws = v->strides[3];                  \
+        const int64_t dh = a->dilation[0], dw = a->dilation[1];                                    \
+        const int64_t h0 = side[0] + side[1] * dh, w0 = side[3] + side[4] * dw;                    \
+        const int64_t h1 = side[0] + side[2] * dh, w1 = side[3] + side[5] * dw;                    \
+        int64_t k = 0;                                                                             \
+        for (; cs == 1 && k + 4 <= a->c; k += 4) {                                                 \
+            const int32_t first = (int32_t)(h0 * a->w + w0);                                       \
+            four best = fours_##suffix(in + k + h0 * hs + w0 * ws);                                \
+            four at = {first, first, first, first};                                                \
+            for (int64_t h = h0; h < h1; h += dh) {                                                \
+                for (int64_t w = w0; w < w1; w += dw) {                                            \
+                    const int32_t flat = (int32_t)(h * a->w + w);                                  \
+                    const four x = fours_##suffix(in + k + h * hs + w * ws);                       \
+                    const four take = above_##suffix(x, best);                                     \
+                    best = choose(take, x, best);                                                  \
+                    at = choose(take, (four){flat, flat, flat, flat}, at);                         \
                 }                                                                                  \
             }                                                                                      \
+            put_##suffix(out + k, best);                                                           \
+            for (int i = 0; i < 4; i++) {                                                          \
+                index[k + i] = at[i];                                                              \
+            }                                                                                      \
         }                                                                                          \
-        for (int64_t k = 0; k < n; k++) {                                                          \
-            memcpy(&out[k], &b.bits[k], sizeof out[k]);                                            \
-            index[k] = b.at[k];                                                                    \
+        for (; k < a->c; k++) {                                                                    \
+            const type *from = in + k * cs;                                                        \
+            int64_t at = h0 * a->w + w0;                                                           \
+            type best = from[h0 * hs + w0 * ws];                                                   \
+            for (int64_t h = h0; h < h1; h += dh) {                                                \
+                for (int64_t w = w0; w < w1; w += dw) {                                            \
+                    const type x = from[h * hs + w * ws];                                          \
+                    if (key_of(x) > key_of(best)) {                                                \
+                        best = x;                                                                  \
+                        at = h * a->w + w;                                                         \
+                    }                                                                              \
+                }                                                                                  \
+            }                                                                                      \
+            out[k] = best;                                                                         \
+            index[k] = at;                                                                         \
         }                                                                                          \
     }                                                                                              \
     static void max_last_##suffix(void *arg, int64_t begin, int64_t end)                           \
@@ -225,10 +226,8 @@ typedef struct tops {
             for (int64_t o = 0; o < a->ow; o++) {                                                  \
                 const int64_t to = (r * a->ow + o) * a->c;                                         \
                 clip(o, a->w, a, 1, &side[3], &side[4], &side[5]);                                 \
-                for (int64_t c = 0; c < a->c; c += CHANNELS) {                                     \
-                    max_pixel_##suffix(a, IMAGE(type, a->in, r / a->oh, c), side, block_of(a, c),  \
-                                       (type *)a->out + to + c, a->index + to + c);                \
-                }                                                                                  \
+                max_pixel_##suffix(a, IMAGE(type, a->in, r / a->oh, 0), side, (type *)a->out + to, \
+                                   a->index + to);                                                 \
             }                                                                                      \
         }                                                                                          \
     }
@@ -245,7 +244,7 @@ MAX_NARROW(bf16, uint16_t, key_bf16)
 MAX_NARROW(f32, float, wf_key_f32)
 MAX_ROWS(f64, double, int64_t, wf_key_f64)
 #undef MAX_NARROW
-#undef FOURS
+#undef above_bf16
 #undef MAX_LAST
 #undef MAX_ROWS
 
@@ -423,19 +422,28 @@ AVG_SHARES(double)
                     for (int64_t i = h0 + hlo; i < h0 + hhi; i++) {                                \
                         for (int64_t j = w0 + wlo; j < w0 + whi; j++) {                            \
                             const type *from = in + i * v->strides[2] + j * v->strides[3];         \
-                            if (m == CHANNELS && cs == 1) {                                        \
-                                for (int64_t k = 0; k < CHANNELS; k++) {                           \
-                                    sum[k] += load(from[k]);                                       \
+                            int64_t k = 0;                                                         \
+                            for (; cs == 1 && k + STEP <= m; k += STEP) {                          \
+                                for (int q = 0; q < STEP; q++) {                                   \
+                                    sum[k + q] += load(from[k + q]);                               \
                                 }                                                                  \
-                                continue;                                                          \
                             }                                                                      \
-                            for (int64_t k = 0; k < m; k++) {                                      \
+                            for (; k < m; k++) {                                                   \
                                 sum[k] += load(from[k * cs]);                                      \
                             }                                                                      \
                         }                                                                          \
                     }                                                                              \
-                    for (int64_t k = 0; k < m; k++) {                                              \
-                        *out++ = store(sum[k] / n);                                                \
+                    for (int64_t k = 0; k < m; k += STEP, out += STEP) {                           \
+                        if (m - k < STEP) {                                                        \
+                            for (int q = 0; q < m - k; q++) {                                      \
+                                out[q] = store(sum[k + q] / n);                                    \
+                            }                                                                      \
+                            out += m - k;                                                          \
+                            break;                                                                 \
+                        }                                                                          \
+                        for (int q = 0; q < STEP; q++) {                                           \
+                            out[q] = store(sum[k + q] / n);                                        \
+                        }                                                                          \
                     }                                                                              \
                 }                                                                                  \
             }                                                                                      \
@@ -453,18 +461,29 @@ AVG_SHARES(double)
                 const int64_t c = at % a->c, m = block_of(a, c);                                   \
                 const type *g = IMAGE(type, v, r / a->h, c);                                       \
                 span cols = windows_over(at / a->c, a->ow, a, 1);                                  \
+                if (rows.hi - rows.lo == 1 && cols.hi - cols.lo == 1 && cs == 1 &&                 \
+                    m % STEP == 0) {                                                               \
+                    const compute n = (compute)count_of(a, rows.lo, cols.lo);                      \
+                    g += rows.lo * v->strides[2] + cols.lo * v->strides[3];                        \
+                    for (int64_t k = 0; k < m; k += STEP) {                                        \
+                        for (int q = 0; q < STEP; q++) {                                           \
+                            out[at + k + q] = store((compute)0 + load(g[k + q]) / n);              \
+                        }                                                                          \
+                    }                                                                              \
+                    continue;                                                                      \
+                }                                                                                  \
                 compute sum[CHANNELS] = {0};                                                       \
                 for (int64_t o = rows.lo; o < rows.hi; o++) {                                      \
                     for (int64_t p = cols.lo; p < cols.hi; p++) {                                  \
                         const compute n = (compute)count_of(a, o, p);                              \
                         const type *from = g + o * v->strides[2] + p * v->strides[3];              \
-                        if (m == CHANNELS && cs == 1) {                                            \
-                            for (int64_t k = 0; k < CHANNELS; k++) {                               \
-                                sum[k] += load(from[k]) / n;                                       \
+                        int64_t k = 0;                                                             \
+                        for (; cs == 1 && k + STEP <= m; k += STEP) {                              \
+                            for (int q = 0; q < STEP; q++) {                                       \
+                                sum[k + q] += load(from[k + q]) / n;                               \
                             }                                                                      \
-                            continue;                                                              \
                         }                                                                          \
-                        for (int64_t k = 0; k < m; k++) {                                          \
+                        for (; k < m; k++) {                                                       \
                             sum[k] += load(from[k * cs]) / n;                                      \
                         }                                                                          \
                     }                                                                              \
