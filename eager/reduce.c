@@ -684,6 +684,31 @@ static void wide_task(void *arg, int64_t begin, int64_t end)
     }
 }
 
+enum { REPEAT = 8 /* rows that are mapped at once, with as many copies of their parameters */ };
+
+/* Rows [r, r + m) of a narrow tile, mapped: rows of x, and of y, follow one another as values of the compute type. */
+static void map_rows(const tile *t, int64_t r, int64_t m, char *to, const char *p, const char *q)
+{
+    const engine *e = t->e;
+    const wf_red_job *j = e->job;
+    const int64_t width = t->width * (int64_t)e->k->size;
+    for (int64_t k = 0; k < m; k += REPEAT) {
+        const int64_t n = m - k < REPEAT ? m - k : REPEAT, row = t->row0 + r + k;
+        const char *y = j->y != NULL ? at(j->y, t->oy + row * t->width) : NULL;
+        e->k->map(j->map, to + k * width, at(j->x, t->ox + row * t->width), y, p, q,
+                  j->one_param ? 0 : 1, n * t->width);
+    }
+}
+
+/* REPEAT times the values at p; NULL stays NULL. */
+static const char *repeat(char *room, const void *p, int64_t bytes)
+{
+    for (int i = 0; i < REPEAT && p != NULL; i++) {
+        memcpy(room + i * bytes, p, (size_t)bytes);
+    }
+    return p != NULL ? room : NULL;
+}
+
 /* 64 rows of few columns are one row of 64 * columns lanes. */
 static void narrow_task(void *arg, int64_t begin, int64_t end)
 {
@@ -693,6 +718,7 @@ static void narrow_task(void *arg, int64_t begin, int64_t end)
     _Alignas(64) char acc[WF_LANES * NARROW_BYTES];
     _Alignas(64) char loaded[WF_LANES * NARROW_BYTES];
     _Alignas(64) char second[NARROW_BYTES];
+    _Alignas(64) char params[2 * REPEAT * NARROW_BYTES];
     for (int64_t i = begin; i < end; i++) {
         int64_t b = i % e->blocks, kept = i / e->blocks * e->columns;
         tile t = {.e = e, .row0 = b * WF_BLOCK, .width = e->columns};
@@ -700,13 +726,24 @@ static void narrow_task(void *arg, int64_t begin, int64_t end)
         wf_red_locate(kept, g->nk, g->kd, g->kx, g->ky, &t.ox, &t.oy);
         t.p = param(e, e->job->p, kept);
         t.q = param(e, e->job->q, kept);
-        bool packed =
-            e->in_place && e->job->map == WF_MAP_NONE && g->nr == 1 && g->rx[0] == e->columns;
+        const wf_view *y = e->job->y;
+        const bool packed = e->in_place && g->nr == 1 && g->rx[0] == e->columns,
+                   together =
+                       packed && (y == NULL || (y->dtype == e->job->compute &&
+                                                g->ry[0] == e->columns && g->ky[g->nk - 1] == 1));
+        const bool none = e->job->map == WF_MAP_NONE;
+        const char *p = t.p, *q = t.q;
+        if (together && !none && !e->job->one_param) {
+            p = repeat(params, t.p, width);
+            q = repeat(params + REPEAT * NARROW_BYTES, t.q, width);
+        }
         for (int64_t r = 0; r < t.rows; r += WF_LANES) {
             int64_t m = t.rows - r < WF_LANES ? t.rows - r : WF_LANES;
             const void *rows[1] = {loaded};
-            if (packed) {
+            if (packed && none) {
                 rows[0] = at(e->job->x, t.ox + (t.row0 + r) * e->columns);
+            } else if (together) {
+                map_rows(&t, r, m, loaded, p, q);
             } else {
                 for (int64_t k = 0; k < m; k++) {
                     const void *row = tile_row(&t, r + k, loaded + k * width, second);
