@@ -70,9 +70,12 @@ static double delta_of(const weft_loss_args *a)
 
 static weft_tensor huber(const weft_loss_args *a)
 {
-    /* m (d - m / 2) with m = min(d, delta) is the parabola below delta and the line above, in half of the passes */
-    weft_tensor d = absolute(a), m = op2(WF_OP_MINIMUM, d, weft_f(delta_of(a)));
-    return op2(WF_OP_MUL, m, wf_op3(WF_OP_FMA, NULL, m, weft_f(-0.5), d));
+    /* c (e - c / 2) with c = e between -delta and delta is the parabola there and the lines beyond. Not by |e|, which has no
+     * second derivative at 0. */
+    double delta = delta_of(a);
+    weft_tensor e = op2(WF_OP_SUB, a->x, a->target);
+    weft_tensor c = wf_op3(WF_OP_CLAMP, NULL, e, weft_f(-delta), weft_f(delta));
+    return op2(WF_OP_MUL, c, wf_op3(WF_OP_FMA, NULL, c, weft_f(-0.5), e));
 }
 
 static weft_tensor cross(const weft_loss_args *a)
@@ -132,7 +135,8 @@ static bool weight_fits(const char *name, weft_tensor weight, const char *what, 
     return fits;
 }
 
-static bool loss_open(const char *name, const weft_loss_args *args, weft_tensor *error)
+/* *whole: both x and target are integers, or truth values. */
+static bool loss_open(const char *name, const weft_loss_args *args, bool *whole, weft_tensor *error)
 {
     wf_arg x, t;
     wf_why why = {0};
@@ -148,6 +152,7 @@ static bool loss_open(const char *name, const weft_loss_args *args, weft_tensor 
         *error = wf_raise(x.c, name, 2, (weft_tensor[]){args->x, args->target}, &why);
         return false;
     }
+    *whole = wf_dtype_kind(x.type.dtype) < 2 && wf_dtype_kind(t.type.dtype) < 2;
     if (!reduction_ok(name, args->reduction)) {
         *error = wf_api_last_error();
         return false;
@@ -172,11 +177,16 @@ static weft_tensor loss(const char *name, const weft_loss_args *args,
     given[n] = args->pos_weight;
     wf_called w;
     wf_called_begin(&w, name, n + !wf_is_none(args->pos_weight), given);
-    if (!loss_open(name, args, &error)) {
+    bool whole;
+    if (!loss_open(name, args, &whole, &error)) {
         return wf_called_end(&w, error);
     }
     weft_scope sc = weft_scope_begin();
-    weft_tensor y = weighed(each(args), args->weight);
+    weft_loss_args of = *args;
+    if (whole) { /* a difference or a product of integers would wrap */
+        of.x = (weft_cast)(of.x, WEFT_F32);
+    }
+    weft_tensor y = weighed(each(&of), args->weight);
     return wf_called_end(&w, weft_scope_return(sc, reduced(y, args->reduction)));
 }
 

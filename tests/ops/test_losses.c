@@ -238,6 +238,45 @@ Test(losses, edges_of_pairs)
     weft_scope_end(sc);
 }
 
+/* Integers and truth values are numbers: what differs from them, and their products, do not wrap. */
+Test(losses, pairs_of_integers)
+{
+    static const two losses[] = {(weft_mse_loss),   (weft_l1_loss),
+                                 (weft_huber_loss), (weft_bce_with_logits),
+                                 (weft_kl_div),     (weft_binary_cross_entropy)};
+    static const double far[4] = {1, 100, 127, 0}, near[4] = {3, 1, 0, 127},
+                        truth[4] = {1, 0, 1, 0};
+    for (int dtype = WEFT_BOOL; dtype <= WEFT_I64; dtype++) {
+        weft_scope sc = weft_scope_begin();
+        for (int l = 0; l < COUNT(losses); l++) {
+            const bool shares = losses[l] == (weft_binary_cross_entropy);
+            const double *x = shares ? truth : far, *t = shares ? truth + 1 : near;
+            weft_tensor a = weft_cast(weft_from_data(x, S(3), WEFT_F64), (weft_dtype)dtype);
+            weft_tensor b = weft_cast(weft_from_data(t, S(3), WEFT_F64), (weft_dtype)dtype);
+            weft_tensor fa = weft_cast(a, WEFT_F32), fb = weft_cast(b, WEFT_F32);
+            const pair_case c = {.loss = losses[l], .reduction = WEFT_REDUCE_NONE};
+            weft_tensor y = call_pair(&c, (weft_tensor[]){a, b}, 2);
+            weft_tensor z = call_pair(&c, (weft_tensor[]){fa, fb}, 2);
+            cr_assert(weft_ok(y), "%s", weft_error_text(y));
+            cr_assert_eq(weft_dtype_of(y), WEFT_F32);
+            cr_expect(weft_item_f64(weft_all(weft_equal(y, z))) == 1, "loss %d of %s: %s", l,
+                      weft_dtype_name((weft_dtype)dtype), weft_describe(y));
+            y = call_pair(&c, (weft_tensor[]){a, weft_i(1)}, 2);
+            z = call_pair(&c, (weft_tensor[]){fa, weft_i(1)}, 2);
+            cr_expect(weft_item_f64(weft_all(weft_equal(y, z))) == 1,
+                      "loss %d of %s and a number: %s", l, weft_dtype_name((weft_dtype)dtype),
+                      weft_describe(y));
+        }
+        weft_scope_end(sc);
+    }
+    /* beside f64, integers keep all their digits */
+    weft_scope sc = weft_scope_begin();
+    const double x = 16777217, t = 0;
+    weft_tensor a = weft_cast(weft_from_data(&x, S(), WEFT_F64), WEFT_I64);
+    cr_expect(weft_item_f64(weft_l1_loss(a, weft_from_data(&t, S(), WEFT_F64))) == x);
+    weft_scope_end(sc);
+}
+
 /* -- draws by weights ----------------------------------------------------------------------------------------------- */
 
 /* How often each of `classes` stands in y, i64, which has no other number but -1 (*none). */
