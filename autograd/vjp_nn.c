@@ -196,10 +196,14 @@ static weft_tensor attention_weights(wf_vjp *v, weft_tensor q, weft_tensor k, we
         x = m.dtype == WEFT_BOOL ? where(mask, x, weft_f(-__builtin_inf()))
                                  : add(x, wf_as_dtype(mask, wide));
     }
-    wf_type xt;
-    wf_vjp_dst_type(v, 0, &xt);
-    weft_tensor p = with_axis(WF_OP_SOFTMAX, xt.rank - 1, x);
-    return where(wf_op1(WF_OP_ISNAN, NULL, p), weft_f(0), p); /* rows with nothing to attend to */
+    if (s == 0) {
+        return x;
+    }
+    /* Queries with nothing to attend to: equal scores, whose derivatives are finite, and no weights. */
+    int64_t axis = qt->rank - 1;
+    weft_tensor none = equal(reduce(WF_OP_AMAX, x, 1, &axis, true, wide), weft_f(-__builtin_inf()));
+    weft_tensor p = with_axis(WF_OP_SOFTMAX, axis, where(none, weft_f(0), x));
+    return where(none, weft_f(0), p);
 }
 
 WF_VJP(sdpa, WF_SAVES_SRC(0) | WF_SAVES_SRC(1) | WF_SAVES_SRC(2) | WF_SAVES_SRC(3) |
@@ -225,9 +229,15 @@ WF_VJP(sdpa, WF_SAVES_SRC(0) | WF_SAVES_SRC(1) | WF_SAVES_SRC(2) | WF_SAVES_SRC(
     k = wf_as_dtype(k, wide);
     val = wf_as_dtype(val, wide);
     weft_tensor g = wf_as_dtype(v->g[0], wide);
-    weft_tensor p = attention_weights(v, q, k, mask, &t[0], &t[1], wide);
-    wf_type y;
+    wf_type y, qt = t[0];
     wf_vjp_dst_type(v, 0, &y);
+    for (int lead = y.rank - qt.rank; lead > 0;
+         lead--) { /* scores have as many axes as the result */
+        memmove(&qt.dims[1], &qt.dims[0], (size_t)qt.rank++ * sizeof(int64_t));
+        qt.dims[0] = 1;
+    }
+    q = reshape(q, qt.rank, qt.dims);
+    weft_tensor p = attention_weights(v, q, k, mask, &qt, &t[1], wide);
     int64_t last = y.rank - 1;
     weft_tensor dp = matmul(g, swap_last(val, t[2].rank));
     weft_tensor ds = mul(p, sub(dp, reduce(WF_OP_SUM, mul(dp, p), 1, &last, true, wide)));

@@ -104,16 +104,19 @@ WF_VJP(norm, WF_SAVES_SRC(0) | WF_SAVES_DST(0))
     } else if (p == 1) {
         d = mul(sign_of(x), g);
     } else if (p == 0) {
-        d = mul(x, mul(g, zero));
+        d = mul(sign_of(x), mul(g, zero));
     } else if (p > 1e308 || p < -1e308) {
         weft_tensor hit = equal(mag, y);
         weft_tensor count =
             n ? reduce(WF_OP_SUM, wf_as_dtype(hit, wide), n, axes, true, wide) : weft_f(1);
         d = mul(where(hit, divide(g, count), zero), sign_of(x));
     } else {
-        weft_tensor ratio = where(equal(y, zero), zero, divide(mag, y));
+        /* none to or beside a zero that makes the norm zero; its ratio is 1, since another power may be infinite */
+        weft_tensor one = weft_f(1), none = equal(y, zero);
+        weft_tensor dead = wf_op2(WF_OP_LOGICAL_OR, NULL, equal(x, zero), none);
+        weft_tensor ratio = divide(where(dead, one, mag), where(none, one, y));
         weft_tensor power = wf_op2(WF_OP_POW, NULL, ratio, weft_f(p - 1));
-        d = mul(mul(where(equal(x, zero), zero, power), sign_of(x)), g);
+        d = mul(mul(where(dead, zero, power), sign_of(x)), g);
     }
     v->dsrc[0] = wf_as_dtype(d, t.dtype);
     return wf_vjp_done(v);
@@ -232,65 +235,65 @@ WF_VJP(prod, WF_SAVES_SRC(0))
     return wf_vjp_done(v);
 }
 
-static weft_tensor sums_from_behind(weft_tensor t, int64_t axis, int64_t n)
-{
-    return flip(with_axis(WF_OP_CUMSUM, axis, flip(t, axis, n)), axis, n);
-}
-
-/*
- * d y_j / d x_i is y_j / x_i, so the sums of g y from behind over x, up to the first factor that is 0. Its own gradient has the
- * sum of what the products are without it; behind it all products stay 0. y: the products of x.
- */
-static weft_tensor cumprod_by_division(const wf_vjp *v, weft_tensor g, weft_tensor x, weft_tensor y,
-                                       int64_t axis, int64_t n)
-{
-    const weft_tensor there = reduce(WF_OP_COUNT_NONZERO, x, 1, &axis, true, WEFT_DTYPE_DEFAULT);
-    if (has_no_zeros(v, there, n)) {
-        return divide(sums_from_behind(mul(g, y), axis, n), x);
-    }
-    const weft_tensor nothing = weft_f(0), zero = equal(x, nothing);
-    const weft_tensor seen = with_axis(WF_OP_CUMSUM, axis, zero);
-    const weft_tensor before = equal(seen, weft_i(0));
-    const weft_tensor first = wf_op2(WF_OP_LOGICAL_AND, NULL, zero, equal(seen, weft_i(1)));
-    const weft_tensor t = mul(g, with_axis(WF_OP_CUMPROD, axis, where(first, weft_f(1), x)));
-    const weft_tensor s = sums_from_behind(where(before, t, nothing), axis, n);
-    return where(first, sums_from_behind(t, axis, n), where(before, divide(s, x), nothing));
-}
-
 /* d y_j / d x_i = product of x_k, k <= j, k != i: a matrix of n x n products, zeros included. */
 static weft_tensor cumprod_by_matrix(weft_tensor g, weft_tensor x, int wide, int64_t rows,
                                      int64_t n)
 {
-    int64_t d3[3] = {rows, n, n}, row[3] = {rows, 1, n}, sq[2] = {n, n}, axis = 2;
+    int64_t d3[3] = {rows, n, n}, row[3] = {rows, 1, n}, axis = 2;
     double one = 1;
     wf_attr eye = {.dtype = WEFT_BOOL, .n_dyn = 3, .dyn = (int64_t[]){n, n, 0}};
     int64_t diag = 0;
     wf_attr triu = {.n_dyn = 1, .dyn = &diag};
     weft_tensor skip = expand(wf_op0(WF_OP_EYE, &eye), 3, d3);
     weft_tensor m = where(skip, weft_f(one), expand(reshape(x, 3, row), 3, d3));
-    m = with_axis(WF_OP_CUMPROD, axis, m);
-    weft_tensor upper = wf_op1(WF_OP_TRIU, &triu, full(wide, 2, sq, 1));
-    m = mul(mul(m, upper), reshape(g, 3, row));
-    return reduce(WF_OP_SUM, m, 1, &axis, false, wide);
+    m = mul(with_axis(WF_OP_CUMPROD, axis, m), reshape(g, 3, row));
+    /* what lies left of the diagonal is dropped, not multiplied by 0: it may be infinite */
+    return reduce(WF_OP_SUM, wf_op1(WF_OP_TRIU, &triu, m), 1, &axis, false, wide);
 }
 
-WF_VJP(cumprod, WF_SAVES_SRC(0) | WF_SAVES_DST(0))
+/* `before` and `after` elements of `value` around x[rows, n]. */
+static weft_tensor pad_rows(weft_tensor x, int64_t before, int64_t after, double value)
 {
-    enum { MATRIX_MAX = 1024 };
+    int64_t d[4] = {0, 0, before, after};
+    wf_attr a = {.n_dyn = 4, .dyn = d, .n_flt = 1, .flt = &value};
+    return before || after ? wf_op1(WF_OP_PAD, &a, x) : x;
+}
+
+/* Gradient of the running products of x[rows, n] given that of the results. Nothing is divided, so zeros are right. Long rows are
+ * taken in blocks: y[b, t] = before[b] * c[b, t], of which c are running products of a block alone, and before[b] those
+ * of the last c of blocks before it. */
+static weft_tensor cumprod_gradient(weft_tensor g, weft_tensor x, int wide, int64_t rows, int64_t n)
+{
+    enum { BLOCK = 32 };
+    if (n <= BLOCK) {
+        return cumprod_by_matrix(g, x, wide, rows, n);
+    }
+    int64_t m = (n + BLOCK - 1) / BLOCK, rest = m * BLOCK - n, axis = 1;
+    int64_t flat[2] = {rows * m, BLOCK}, whole[2] = {rows, m * BLOCK};
+    int64_t one[2] = {rows * m, 1}, blocks[2] = {rows, m};
+    x = reshape(pad_rows(x, 0, rest, 1), 2, flat);
+    g = reshape(pad_rows(g, 0, rest, 0), 2, flat);
+    weft_tensor c = with_axis(WF_OP_CUMPROD, axis, x);
+    weft_tensor last = reshape(slice(c, 1, BLOCK - 1, BLOCK, 1), 2, blocks);
+    weft_tensor before = reshape(exclusive_prefix(last, wide, rows, m), 2, one);
+    weft_tensor d = reshape(reduce(WF_OP_SUM, mul(g, c), 1, &axis, false, wide), 2, blocks);
+    d = cumprod_gradient(slice(d, 1, 1, m, 1), slice(last, 1, 0, m - 1, 1), wide, rows, m - 1);
+    d = pad_rows(reshape(pad_rows(d, 0, 1, 0), 2, one), BLOCK - 1, 0, 0);
+    d = cumprod_by_matrix(add(mul(g, before), d), x, wide, rows * m, BLOCK);
+    return slice(reshape(d, 2, whole), 1, 0, n, 1);
+}
+
+WF_VJP(cumprod, WF_SAVES_SRC(0))
+{
     wf_type t;
     wf_vjp_src_type(v, 0, &t);
-    int wide = wf_dtype_compute(t.dtype);
+    const int wide = WEFT_F64; /* as the row itself, so that partial products overflow no sooner */
     weft_tensor g = wf_as_dtype(v->g[0], wide), x = wf_as_dtype(wf_vjp_src(v, 0), wide);
     if (t.rank == 0) {
         v->dsrc[0] = wf_as_dtype(g, t.dtype);
         return wf_vjp_done(v);
     }
     int64_t axis = v->attr->ints[0], n = t.dims[axis];
-    if (n > MATRIX_MAX || (n > 0 && !v->create_graph)) {
-        weft_tensor y = t.dtype == wide ? wf_vjp_dst(v, 0) : with_axis(WF_OP_CUMPROD, axis, x);
-        v->dsrc[0] = wf_as_dtype(cumprod_by_division(v, g, x, y, axis, n), t.dtype);
-        return wf_vjp_done(v);
-    }
     int64_t perm[WF_MAX_RANK], dims[WF_MAX_RANK], rows = 1;
     for (int i = 0; i < t.rank; i++) {
         perm[i] = i;
@@ -302,8 +305,8 @@ WF_VJP(cumprod, WF_SAVES_SRC(0) | WF_SAVES_DST(0))
         rows *= i < t.rank - 1 ? dims[i] : 1;
     }
     int64_t flat[2] = {rows, n};
-    weft_tensor d = cumprod_by_matrix(reshape(permute(g, t.rank, perm), 2, flat),
-                                      reshape(permute(x, t.rank, perm), 2, flat), wide, rows, n);
+    weft_tensor d = cumprod_gradient(reshape(permute(g, t.rank, perm), 2, flat),
+                                     reshape(permute(x, t.rank, perm), 2, flat), wide, rows, n);
     v->dsrc[0] = wf_as_dtype(permute(reshape(d, t.rank, dims), t.rank, perm), t.dtype);
     return wf_vjp_done(v);
 }

@@ -301,6 +301,19 @@ static weft_tensor fused_vjp(wf_vjp *v, int which, const wf_type *out, int compu
     return rc ? wf_raise(v->c, wf_rows[v->op].name, 0, NULL, &why) : h;
 }
 
+/* A number as a tensor of rank 0 where the row computes in f64: what a column does with numbers alone would be of f32. */
+static weft_tensor wide_number(weft_tensor h, int compute)
+{
+    if (compute != WEFT_F64 || !wf_is_scalar(h) || h.context == WF_SCALAR_BOOL) {
+        return h;
+    }
+    double d;
+    memcpy(&d, &h.serial, sizeof d);
+    d = h.context == WF_SCALAR_FLOAT ? d : (double)(int64_t)h.serial;
+    wf_attr full = {.dtype = WEFT_F64, .n_flt = 1, .flt = &d};
+    return wf_op0(WF_OP_FULL, &full);
+}
+
 static weft_tensor expanded_vjp(wf_vjp *v, int which, const wf_type *out, int compute)
 {
     weft_tensor s[3] = {WEFT_NONE, WEFT_NONE, WEFT_NONE}, y = WEFT_NONE;
@@ -314,7 +327,7 @@ static weft_tensor expanded_vjp(wf_vjp *v, int which, const wf_type *out, int co
                 wf_vjp_src_type(v, i, &t);
                 value = wf_dtype_kind(t.dtype) == 2;
             }
-            s[i] = value ? wf_as_dtype(s[i], compute) : s[i];
+            s[i] = value ? wf_as_dtype(s[i], compute) : wide_number(s[i], compute);
         }
     }
     if (reads & 128u) {

@@ -292,3 +292,338 @@ Test(grad_edges, gradients_of_broadcast_factors)
         }
     }
 }
+
+/* -- first and second derivatives at points ------------------------------------------------------------------ */
+
+typedef weft_tensor (*edge_fn)(const void *self, weft_tensor x);
+
+/* y = sum(f(x)), dx[n] and h[n] = d(sum(dx * seed)) / dx of f64 elements; once, the gradients are final: those are equal to dx but
+ * for roundings. */
+static void differentiate_twice(const char *what, edge_fn f, const void *self, int64_t n,
+                                const double *x, const double *seed, double *dx, double *h)
+{
+    weft_scope sc = weft_scope_begin();
+    weft_tensor t = weft_from_data(x, weft_shape(n), WEFT_F64), g, final, second;
+    weft_requires_grad_(t, true);
+    weft_tensor y = weft_sum(f(self, t));
+    weft_status st = weft_grad_of(.outputs = &y, .n_outputs = 1, .inputs = &t, .n_inputs = 1,
+                                  .grads = &final, .retain_graph = true);
+    cr_assert_eq(st, WEFT_OK, "%s: %s", what, weft_last_error());
+    st = weft_grad_of(.outputs = &y, .n_outputs = 1, .inputs = &t, .n_inputs = 1, .grads = &g,
+                      .create_graph = true);
+    cr_assert_eq(st, WEFT_OK, "%s: %s", what, weft_last_error());
+    cr_assert_eq(weft_to_array(final, h, n, WEFT_F64), WEFT_OK, "%s", weft_last_error());
+    cr_assert_eq(weft_to_array(g, dx, n, WEFT_F64), WEFT_OK, "%s", weft_last_error());
+    for (int64_t i = 0; i < n; i++) {
+        cr_expect(h[i] == dx[i] || fabs(h[i] - dx[i]) <= 1e-14 * fabs(dx[i]),
+                  "%s: derivative %d is %.17g, and %.17g where it is final", what, (int)i, dx[i],
+                  h[i]);
+    }
+    weft_tensor z = weft_sum(weft_mul(g, weft_from_data(seed, weft_shape(n), WEFT_F64)));
+    st = weft_grad_of(.outputs = &z, .n_outputs = 1, .inputs = &t, .n_inputs = 1, .grads = &second);
+    cr_assert_eq(st, WEFT_OK, "%s: %s", what, weft_last_error());
+    cr_assert_eq(weft_to_array(second, h, n, WEFT_F64), WEFT_OK, "%s", weft_last_error());
+    weft_scope_end(sc);
+}
+
+static void expect_near(const char *what, int64_t i, double got, double want, double bound)
+{
+    cr_expect(got == want || fabs(got - want) <= bound * fabs(want),
+              "%s: element %d is %.17g, not %.17g", what, (int)i, got, want);
+}
+
+static const double ones[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+
+static weft_tensor two_to(const void *self, weft_tensor x)
+{
+    (void)self;
+    return weft_pow(weft_i(2), x);
+}
+static weft_tensor times_log_three(const void *self, weft_tensor x)
+{
+    (void)self;
+    return weft_mul(x, weft_xlogy(x, weft_f(3)));
+}
+
+/* What a column does with numbers alone (log 2, log 3) has f64's precision where the row has. */
+Test(grad_edges, numbers_in_derivatives_of_f64)
+{
+    const double x[3] = {0, 1.5, -3};
+    double dx[3], h[3];
+    differentiate_twice("pow(2, x)", two_to, NULL, 3, x, ones, dx, h);
+    for (int i = 0; i < 3; i++) {
+        expect_near("pow(2, x)", i, dx[i], exp2(x[i]) * M_LN2, 1e-15);
+        expect_near("pow(2, x) again", i, h[i], exp2(x[i]) * M_LN2 * M_LN2, 1e-15);
+    }
+    differentiate_twice("x x log(3)", times_log_three, NULL, 3, x, ones, dx, h);
+    for (int i = 0; i < 3; i++) {
+        expect_near("x x log(3)", i, dx[i], 2 * x[i] * log(3), 1e-15);
+        expect_near("x x log(3) again", i, h[i], 2 * log(3), 1e-15);
+    }
+}
+
+static weft_tensor remainder_of(const void *self, weft_tensor x)
+{
+    return weft_remainder(weft_f(*(const double *)self), x);
+}
+static weft_tensor fmod_of(const void *self, weft_tensor x)
+{
+    return weft_fmod(weft_f(*(const double *)self), x);
+}
+
+/* 1 / 0.1 and 1 / 1e-8 round to whole numbers that the quotients do not reach. */
+Test(grad_edges, quotients_of_remainders)
+{
+    const double x[5] = {0.1, 1e-8, 0.3, -0.1, 4}, up = 1, down = -1;
+    const double floors[2][5] = {{-9, -99999999, -3, 10, 0}, {10, 100000000, 4, -9, 1}};
+    const double truncated[5] = {9, 99999999, 3, -9, 0};
+    double dx[5], h[5];
+    for (int k = 0; k < 2; k++) {
+        const double *a = k ? &down : &up;
+        differentiate_twice("remainder", remainder_of, a, 5, x, ones, dx, h);
+        for (int i = 0; i < 5; i++) {
+            expect_near("remainder", i, dx[i], floors[k][i], 0);
+            expect_near("remainder again", i, h[i], 0, 0);
+        }
+        differentiate_twice("fmod", fmod_of, a, 5, x, ones, dx, h);
+        for (int i = 0; i < 5; i++) {
+            expect_near("fmod", i, dx[i], -*a * truncated[i], 0);
+        }
+    }
+}
+
+static weft_tensor one_row(const void *self, weft_tensor x)
+{
+    return row_call(*(const wf_op *)self, &x);
+}
+
+/* 1 - x x does not cancel: second derivatives near 0 are as exact as elsewhere, and infinite at the ends. */
+Test(grad_edges, inverse_functions_twice)
+{
+    static const double x[7] = {1e-300, -1e-30, 1e-9, 0.5, -0.75, 1, -1};
+    static const wf_op rows[3] = {WF_OP_ASIN, WF_OP_ACOS, WF_OP_ATANH};
+    double dx[7], h[7];
+    for (int k = 0; k < 3; k++) {
+        const char *what = wf_rows[rows[k]].name;
+        differentiate_twice(what, one_row, &rows[k], 7, x, ones, dx, h);
+        for (int i = 0; i < 7; i++) {
+            long double v = x[i], u = 1 - v * v, root = k < 2 ? sqrtl(u) : u;
+            double sign = k == 1 ? -1 : 1;
+            expect_near(what, i, dx[i], sign * (double)(1 / root), 1e-15);
+            long double second = k < 2 ? v / (u * root) : 2 * v / (u * u);
+            expect_near(what, i, h[i], sign * (double)second, 2e-15);
+        }
+    }
+}
+
+Test(grad_edges, gelu_tanh_in_f64)
+{
+    static const double x[7] = {-3, -1, -0.25, 0, 0.5, 1, 2};
+    static const wf_op op = WF_OP_GELU_TANH;
+    double dx[7], h[7];
+    differentiate_twice("gelu_tanh", one_row, &op, 7, x, ones, dx, h);
+    for (int i = 0; i < 7; i++) {
+        long double v = x[i], root = sqrtl(2 / acosl(-1));
+        long double t = tanhl(root * (v + 0.044715L * v * v * v));
+        long double d = root * (1 + 3 * 0.044715L * v * v);
+        long double want = (1 + t + v * (1 - t * t) * d) / 2;
+        cr_expect(fabs(dx[i] - (double)want) <= 1e-15, "gelu_tanh'(%g) is %.17g, not %.17g", x[i],
+                  dx[i], (double)want);
+    }
+}
+
+static weft_tensor norm_of(const void *self, weft_tensor x)
+{
+    return weft_norm(x, .order = *(const double *)self);
+}
+
+/* Zeros take no gradient, and do not spoil the others' of any order. */
+Test(grad_edges, norms_of_vectors_with_zeros)
+{
+    static const double orders[4] = {3, 0.5, -1, 1.5}, x[4] = {0, 3, 0, 2};
+    double dx[4], h[4];
+    for (int k = 0; k < 4; k++) {
+        double p = orders[k], sum = pow(3, p) + pow(2, p);
+        differentiate_twice("norm", norm_of, &p, 4, x, ones, dx, h);
+        for (int i = 0; i < 4; i++) {
+            /* of a negative order the norm is 0 beside any 0 */
+            bool flat = x[i] == 0 || p < 0;
+            double want = flat ? 0 : pow(sum, 1 / p - 1) * pow(x[i], p - 1), second = 0;
+            for (int j = 1; j < 4 && !flat; j += 2) {
+                double both = pow(x[i] * x[j], p - 1) * pow(sum, 1 / p - 2);
+                second += (p - 1) * (i == j ? want / x[i] - both : -both);
+            }
+            expect_near("norm", i, dx[i], want, 1e-14);
+            cr_expect(fabs(h[i] - second) <= 1e-14, "norm of order %g: %.17g, not %.17g", p, h[i],
+                      second);
+        }
+        differentiate_twice("norm", norm_of, &p, 3, (double[]){0, 0, 0}, ones, dx, h);
+        for (int i = 0; i < 3; i++) {
+            expect_near("norm of zeros", i, dx[i], 0, 0);
+            expect_near("norm of zeros again", i, h[i], 0, 0);
+        }
+    }
+    double zero = WEFT_ZERO;
+    differentiate_twice("norm", norm_of, &zero, 3, (double[]){0, INFINITY, 2}, ones, dx, h);
+    for (int i = 0; i < 3; i++) {
+        expect_near("norm of order 0", i, dx[i], 0, 0);
+    }
+}
+
+typedef struct running {
+    int rows;
+    const double *g; /* [rows, n] */
+} running;
+
+static weft_tensor running_products(const void *self, weft_tensor x)
+{
+    const running *r = self;
+    int64_t n = weft_dim(x, 0) / r->rows;
+    weft_tensor y = weft_cumprod(weft_reshape(x, weft_shape(r->rows, n)), 1);
+    return weft_mul(y, weft_from_data(r->g, weft_shape(r->rows, n), WEFT_F64));
+}
+
+/* No element is divided by: any number of zeros, in rows of less than a block of 32, of whole ones, of blocks of blocks. */
+Test(grad_edges, running_products_of_rows_with_zeros)
+{
+    enum { MOST = 2 * 1100 };
+    static const int lengths[] = {1, 2, 31, 32, 33, 64, 97, 1025, 1100};
+    static double x[MOST], g[MOST], dx[MOST], h[MOST];
+    for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
+        const int n = lengths[k];
+        for (int zeros = 0; zeros < 4; zeros++) {
+            for (int i = 0; i < 2 * n; i++) {
+                x[i] = 0.95 + 0.1 * ((i * 37) % 101) / 101.0;
+                g[i] = 1 - 2.0 * ((i * 53) % 97) / 97.0;
+            }
+            for (int z = 0; z < zeros; z++) {
+                x[(n / 3 + z * n / 4) % n] = 0; /* of the first row */
+            }
+            const running r = {2, g};
+            differentiate_twice("cumprod", running_products, &r, 2 * n, x, g, dx, h);
+            for (int row = 0; row < 2; row++) {
+                const double *px = x + row * n, *pg = g + row * n;
+                for (int i = 0; i < n; i += 1 + n / 50) {
+                    long double before = 1, others = 1, sum = 0, size = 0;
+                    for (int j = 0; j < n; j++) {
+                        before *= j < i ? px[j] : 1;
+                        others = j <= i ? before : others * px[j];
+                        sum += j < i ? 0 : pg[j] * others;
+                        size += j < i ? 0 : fabsl(pg[j] * others);
+                    }
+                    cr_expect(fabs(dx[row * n + i] - (double)sum) <= 1e-13 * (double)size,
+                              "cumprod of %d, %d zeros: row %d, element %d: %.17g, not %.17g", n,
+                              zeros, row, i, dx[row * n + i], (double)sum);
+                }
+            }
+        }
+    }
+}
+
+static weft_tensor infinite_products(const void *self, weft_tensor x)
+{
+    (void)self;
+    return weft_cumprod(x, 0);
+}
+
+/* An infinite product of a shorter row is in no derivative by what stands behind it. */
+Test(grad_edges, running_products_beside_infinity)
+{
+    const double x[3] = {INFINITY, 2, 1};
+    weft_scope sc = weft_scope_begin();
+    weft_tensor t = weft_from_data(x, weft_shape(3), WEFT_F64), g;
+    weft_requires_grad_(t, true);
+    weft_tensor y = weft_sum(infinite_products(NULL, t));
+    cr_assert_eq(
+        weft_grad_of(.outputs = &y, .n_outputs = 1, .inputs = &t, .n_inputs = 1, .grads = &g),
+        WEFT_OK, "%s", weft_last_error());
+    double dx[3];
+    weft_to_array(g, dx, 3, WEFT_F64);
+    cr_expect(dx[0] == 5 && dx[1] == INFINITY && dx[2] == INFINITY, "%g %g %g", dx[0], dx[1],
+              dx[2]);
+    weft_scope_end(sc);
+}
+
+static weft_tensor huber_of(const void *self, weft_tensor x)
+{
+    (void)self;
+    return weft_huber_loss(x, weft_f(0), WEFT_REDUCE_SUM, .delta = 0.5);
+}
+
+/* The loss is a parabola at its least point, too. */
+Test(grad_edges, huber_twice)
+{
+    const double x[5] = {0, 0.25, -0.25, 2, -2}, first[5] = {0, 0.25, -0.25, 0.5, -0.5};
+    const double second[5] = {1, 1, 1, 0, 0};
+    double dx[5], h[5];
+    differentiate_twice("huber_loss", huber_of, NULL, 5, x, ones, dx, h);
+    for (int i = 0; i < 5; i++) {
+        expect_near("huber_loss", i, dx[i], first[i], 0);
+        expect_near("huber_loss again", i, h[i], second[i], 0);
+    }
+}
+
+/* -- attention ------------------------------------------------------------------------------------------- */
+
+typedef struct attend {
+    int64_t batch; /* of the values alone */
+    weft_tensor mask;
+} attend;
+
+enum { QUERIES = 3, KEYS = 4, WIDTH = 2, Q_END = QUERIES * WIDTH, K_END = Q_END + KEYS * WIDTH };
+
+/* q[3, 2], k[4, 2] and v[batch, 4, 2] one after the other. */
+static weft_tensor attention(const void *self, weft_tensor x)
+{
+    const attend *a = self;
+    weft_tensor q = weft_reshape(weft_slice(x, 0, 0, Q_END, 1), weft_shape(QUERIES, WIDTH));
+    weft_tensor k = weft_reshape(weft_slice(x, 0, Q_END, K_END, 1), weft_shape(KEYS, WIDTH));
+    weft_tensor v =
+        weft_reshape(weft_slice(x, 0, K_END, WEFT_OMIT, 1), weft_shape(a->batch, KEYS, WIDTH));
+    return weft_square(weft_scaled_dot_product_attention(q, k, v, .mask = a->mask));
+}
+
+/* A query that sees no key has derivatives 0 of both orders, and those of the others are finite. Values have more axes than scores. */
+Test(grad_edges, attention_of_queries_that_see_nothing)
+{
+    enum { MOST = K_END + 3 * KEYS * WIDTH };
+    const bool sees[QUERIES * KEYS] = {true,  true,  false, true, false, false,
+                                       false, false, true,  true, true,  true};
+    double x[MOST], seed[MOST], dx[MOST], h[MOST], added[QUERIES * KEYS];
+    for (int i = 0; i < MOST; i++) {
+        x[i] = sin(1.0 + 3 * i);
+        seed[i] = cos(2.0 + 5 * i);
+    }
+    for (int i = 0; i < QUERIES * KEYS; i++) {
+        added[i] = sees[i] ? 0.5 * (i % 3) : -(double)INFINITY;
+    }
+    for (int64_t batch = 1; batch < 4; batch += 2) {
+        double last[MOST];
+        for (int k = 0; k < 2; k++) {
+            weft_scope sc = weft_scope_begin();
+            const int64_t n = K_END + batch * KEYS * WIDTH;
+            attend a = {batch, k ? weft_from_data(added, weft_shape(QUERIES, KEYS), WEFT_F64)
+                                 : weft_from_data(sees, weft_shape(QUERIES, KEYS), WEFT_BOOL)};
+            differentiate_twice("attention", attention, &a, n, x, seed, dx, h);
+            for (int64_t i = 0; i < n; i++) {
+                bool blind = i / WIDTH == 1;
+                cr_expect(isfinite(h[i]) && (dx[i] == 0) == blind && (h[i] == 0) == blind,
+                          "batch %d, mask %d, element %d: %g, then %g", (int)batch, k, (int)i,
+                          dx[i], h[i]);
+            }
+            /* against a difference of gradients */
+            double step = 1e-6, moved[MOST], ahead[MOST], unused[MOST];
+            for (int64_t i = 0; i < n; i++) {
+                moved[i] = x[i] + step * seed[i];
+                last[i] = h[i];
+            }
+            differentiate_twice("attention", attention, &a, n, moved, seed, ahead, unused);
+            for (int64_t i = 0; i < n; i++) {
+                cr_expect(fabs((ahead[i] - dx[i]) / step - last[i]) <= 1e-4,
+                          "batch %d, mask %d, element %d: %g, not %g", (int)batch, k, (int)i,
+                          last[i], (ahead[i] - dx[i]) / step);
+            }
+            weft_scope_end(sc);
+        }
+    }
+}
