@@ -5,8 +5,9 @@
 #
 # A case is one call of weft and one expression of torch on the same tensors. Compared are: refused or not, element type,
 # shape, values (any NaN equals any, signs of zero are not looked at) and gradients. Values go through a lattice of
-# awkward numbers in every type; shapes have axes of 0 and 1, negative axes and axes out of range; `programs` are random
-# ones with views and writes in place; `second` are gradients of gradients; `optimisers` walk twenty steps; `modules` are layers with torch's weights. What differs on purpose is in MEANT, with the
+# awkward numbers in every type; shapes have axes of 0 and 1, negative axes and axes out of range; `kinks` are gradients at
+# poles, ties and zeros; `second` are gradients of gradients; `programs` are random ones with views and writes in place;
+# `optimisers` walk twenty steps; `modules` are layers with torch's weights. What differs on purpose is in MEANT, with the
 # reason, and for users in docs/from-pytorch.md. The last line counts; status 1 if anything else differs. Needs NumPy and
 # PyTorch 2.4 or later; takes about a minute, two with --traced, which runs cases in regions of a trace as native kernels.
 import itertools
@@ -22,7 +23,7 @@ from binding import (C, D, DTYPES, I, L, NONE, ZERO, Adagrad, Adam, Attention, A
 from binding import (ConvTranspose, ConvTransposeInit, CrossEntropy, EncoderInit, GroupNorm, GroupNormInit, InstanceNorm, Interpolate, LayerNorm)
 from binding import (Loss, Norm, NormInit, Pool, RecurrentInit, Reduce)
 from binding import (RmsNorm, RmsProp, Scope, Sgd, Shape, Tensor, Trace, Var, WeftError, args, array, backward, call, get, grad)
-from binding import grad_of, op, open_library, put, several, shape, status
+from binding import grad_of, op, open_library, operand, put, several, shape, status
 
 Bool = C.c_bool
 f32, f64, i64, nan, inf = torch.float32, torch.float64, torch.int64, float("nan"), float("inf")
@@ -39,8 +40,8 @@ MEANT = [
     ),
     ("", "only weft refuses.*(bool operands are not accepted|is bool; this op takes numbers)", "two bools have no arithmetic"),
     ("sign ", r"^\[nan\]", "NaN stays NaN"),
-    ("(gelu|gelu_tanh|silu|mish) ", r"^\[-?inf\]", "the limit, where torch has inf * 0"),
-    ("(normcdf|gelu|gelu_tanh) ", r"^\[-(20.5|7|3.0)\]", "torch's tail is 0, or has few digits"),
+    ("(gelu|gelu_tanh|silu|mish)( |$)", r"^\[-?inf\]", "the limit, where torch has inf * 0"),
+    ("(normcdf|gelu|gelu_tanh)( |$)", r"^\[-(20.5|7|3.0)\]", "torch's tail is 0, or has few digits"),
     ("floor_divide ", r"^\[\S*, \S*\] weft -?inf torch nan", "infinite where the quotient is"),
     ("floor_divide", "derivative for aten::floor_divide", "zero almost everywhere"),
     ("(fmod|remainder) ", r"weft \S+ torch nan", "exact, however large the quotient"),
@@ -61,6 +62,15 @@ MEANT = [
     ("adaptive_avg_pool2d.*0, 3\\) 1 ", "only weft refuses.*cannot become", "the mean of nothing"),
     ("pad_mode.* [012] 0 0$", "only torch refuses.*non-zero dimensions", "of nothing there is nothing to do"),
     ("conv2d.*0 images", "only weft refuses", "torch does not look at options when there are no images"),
+    (r"kink (abs|sign|norm .*)( d0)?$", r"(nan, 2\]|^\[nan\]).*weft nan torch -?0.0", "NaN stays NaN"),
+    ("kink (relu|hardswish) d0", r"^\[nan\]", "where a NaN won"),
+    ("kink (max|min)(imum)?.* d[01]", "nan", "where a NaN won"),
+    ("kink (fmod|remainder).* d[01]", "weft nan", "by 0, or infinite: there is no value"),
+    ("kink fmod.* d[01]", r"\[.*(0.001|e-08)\]", "torch's quotient rounds to a whole number that the exact one does not reach"),
+    ("kink copysign", r"^\[(nan|-?inf|-?0.0)", "as of |a|, from one side"),
+    ("kink xlogy", r"^\[(-?0.0, )?-?0.0\] weft 0.0 torch nan", "zero, as the value"),
+    ("kink (cum)?prod", r"torch nan", "nothing is divided"),
+    ("kink norm .*nan", r"torch nan", "zeros take no gradient"),
     ("hardsigmoid second", "is not implemented", "torch has none"),
     ("relu|relu6|hardsigmoid|copysign", "nothing it was computed from", "linear in pieces: there is no second gradient"),
     ("acosh", "nan torch", "no gradient where there is no value"),
@@ -800,24 +810,67 @@ def compositions():
                 )
 
 
+# -- gradients where formulas meet their ends: poles, ties, bounds, zeros, what is not finite ------------------
+TIES = [[1, nan, 2], [inf, -inf, 1], [-inf, -inf], [inf, inf, 1], [inf, 1, 2], [2, 2, 1, 2], [0, 3, 0, 2], [0, 3, 2], [0, 0, 0], [1], [0], [inf], [5, 5, 5], [0, nan]]
+
+
+def kinks():
+    numbers = (0.0, 1.0, 2.0, 3.0, -1.0, 0.5, -0.5, 1.5)
+    for n, f in UNARY.items():
+        case(f"kink {n}", lambda x: op(n, x), f, lattice(f64))
+    for n, f in BINARY.items():
+        x, y = pairs(lattice(f64), lattice(f64))
+        if n.startswith(("bitwise", "floor_divide")):
+            continue
+        case(f"kink {n}", lambda x, y: op(n, x, y), f, x, y)
+        for number in numbers:
+            case(f"kink {n} number", lambda x: op(n, x, number), lambda x: f(x, torch.tensor(number, dtype=f64)), lattice(f64))
+            case(f"kink {n} of a number", lambda x: op(n, operand(number), x), lambda x: f(torch.tensor(number, dtype=f64), x), lattice(f64))
+    for values in TIES:
+        x = torch.tensor(values, dtype=f64)
+        for n, f in REDUCTIONS.items():
+            case(f"kink {n} {values}", lambda x: reduce(n, x, None), lambda x: f(x, (0,), False), x)
+        for order in (2.0, 1.0, 3.0, inf, -inf, 0.0, -1.0, 0.5):
+            case(f"kink norm {values} {order}", lambda x: op("norm", args(Norm, x=x, order=order or ZERO)), lambda x: torch.linalg.vector_norm(x, order), x)
+        for n, c in itertools.product(("var", "std"), (0, 1)):
+            case(f"kink {n} {values} {c}", lambda x: op(n, args(Var, x=x, correction=c)), lambda x: getattr(torch, n)(x, correction=c), x)
+        for n in ("cumsum", "cumprod"):
+            case(f"kink {n} {values}", lambda x: op(n, x, I(0)), lambda x: getattr(torch, n)(x, 0), x)
+        for n in ("softmax", "log_softmax"):
+            case(f"kink {n} {values}", lambda x: op(n, x, I(0)), lambda x: getattr(F, n)(x, 0), x)
+    for n, zeros in itertools.product((31, 33, 100, 1025, 1500), range(3)):
+        x = torch.rand(n, dtype=f64) * 0.2 + 0.9
+        x[torch.randperm(n)[:zeros]] = 0
+        case(f"cumprod {n}, {zeros} zeros", lambda x: op("cumprod", x, I(0)), lambda x: torch.cumprod(x, 0), x, size=10.0)
+    for n, d in itertools.product(("mse_loss", "l1_loss", "huber_loss"), INTEGERS):
+        x = torch.tensor([1, 100, 5]).to(d)
+        case(f"{n} {d}", lambda x, t: op(n, args(Loss, x=x, target=t)), lambda x, t: getattr(F, n)(x.float(), t.float()), x, x.flip(0))
+
+
 # -- gradients of gradients ----------------------------------------------------------------------------------
 def second():
     global cases
-    for n, f in (UNARY | BINARY).items():
-        for low, high in ((0.1, 0.9), (-4, 4), (1.2, 2.2)):
-            x = [torch.rand(5, dtype=f64) * (high - low) + low for _ in range(1 if n in UNARY else 2)]
+    of = lambda n, number: lambda x: op(n, operand(number), x)
+    calls = [(n, lambda *x, n=n: op(n, *x), f, 1 if n in UNARY else 2) for n, f in (UNARY | BINARY).items()]
+    calls += [(f"{n} of a number", of(n, 2.0), lambda x, f=f: f(torch.tensor(2.0, dtype=f64), x), 1) for n, f in BINARY.items()]
+    calls += [("huber_loss", lambda x: op("huber_loss", args(Loss, x=x, target=operand(0.0))), lambda x: F.huber_loss(x, torch.zeros_like(x)), 1)]
+    for n, ours_of, f, count in calls:
+        for low, high in ((0.1, 0.9), (-4, 4), (1.2, 2.2), (0, 0)):
+            if low == high and n != "huber_loss":
+                continue
+            x = [torch.rand(5, dtype=f64) * (high - low) + low for _ in range(count)]
             theirs = [v.clone().requires_grad_(True) for v in x]
             t, refused = attempt(lambda: f(*theirs))
             if refused or not t.requires_grad:
                 continue
             cases += 1
-            seeds = torch.randn(2, 5, dtype=f64)
+            seeds = [torch.randn(t.shape, dtype=f64), torch.randn(5, dtype=f64)]
             with Scope():
 
                 def both():
                     ours = [put(v, True) for v in x]
                     firsts = torch.autograd.grad(t, theirs, seeds[0], create_graph=True, allow_unused=True)
-                    for k, g in enumerate(grad_of(op(n, *ours), ours, seeds[0], create_graph=True)):
+                    for k, g in enumerate(grad_of(ours_of(*ours), ours, seeds[0], create_graph=True)):
                         if firsts[k] is None:
                             continue
                         compare(f"{n} d{k}", get(g), firsts[k].detach(), x, 1e-9, 1e-3)
@@ -1103,7 +1156,7 @@ def modules():
                 compare(f"{name} {what}", ours, theirs, (), 40 * tolerance[given[-1]], size=1.0)
 
 
-SECTIONS = [elementwise, reductions, views, indices, layers, compositions, second, programs, optimisers, modules]
+SECTIONS = [elementwise, reductions, views, indices, layers, compositions, kinks, second, programs, optimisers, modules]
 
 
 def main():

@@ -132,7 +132,7 @@ def open_library(path):
 
 
 def shape(*extents):
-    return Shape(len(extents), (C.c_int64 * 16)(*extents))
+    return Shape(None, len(extents), (C.c_int64 * 16)(*extents))
 
 
 def args(kind, **options):
