@@ -37,6 +37,8 @@ function(weft_objects name)
     endif()
     add_library(${name} OBJECT ${ARGN})
     target_link_libraries(${name} PRIVATE weft_flags weft_numerics)
+    # The library's own calls carry no sites: theirs would stand where the program's line belongs.
+    target_compile_definitions(${name} PRIVATE WEFT_NO_SITES=)
     target_compile_options(${name} PRIVATE ${weft_hidden} -ffunction-sections -fdata-sections ${no_unwind} ${no_unroll})
     list(APPEND weft_object_sets ${name})
     set(weft_object_sets "${weft_object_sets}" PARENT_SCOPE)

@@ -72,7 +72,13 @@ static int record_kept(const weft_graph_args *a, const weft_tensor *x, int n_out
                               a->n_inputs, out, n_out);
     rc = rc ? rc : wf_trace_refusal(t, "jit_graph");
     for (int i = 0; i < n_out && !rc; i++) {
-        rc = wf_trace_output(t, out[i]);
+        if (out[i].slot == 0 && !out[i].serial) {
+            wf_api_error("jit_graph", WEFT_EINVALID, "'%s' returned without setting out[%d]",
+                         a->name ? a->name : "f", i);
+            rc = WEFT_EINVALID;
+        } else {
+            rc = wf_trace_output(t, out[i]);
+        }
     }
     if (rc) {
         wf_trace_abort(t);

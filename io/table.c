@@ -1,8 +1,6 @@
 /*
  * io/table.c -- weft_table_new: the table of a graph's launches, or of a traced function's (jit/call_table.c).
  */
-#define WEFT_NO_SITES
-
 #include "eager/alloc.h"
 #include "eager/device.h"
 #include "eager/profile.h"

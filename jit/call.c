@@ -6,8 +6,6 @@
  * a captured tensor may call back. So what leaves a list under the lock is released after it. A plan in use is
  * retained, so that eviction by another thread is harmless.
  */
-#define WEFT_NO_SITES
-
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

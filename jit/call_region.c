@@ -10,8 +10,6 @@
  * Invariant: a plain region is a count in the context and nothing else: ops run at once, so all of it is bit for bit what the
  * recorded region leaves.
  */
-#define WEFT_NO_SITES
-
 #include "eager/pool.h"
 #include "eager/profile.h"
 #include "jit/call_impl.h"

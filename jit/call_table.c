@@ -4,8 +4,6 @@
  * Invariant: measuring has no effect but the time it takes. Graphs run on copies of what they write, which are made anew
  * before each run; their other results go at once.
  */
-#define WEFT_NO_SITES
-
 #include <string.h>
 
 #include "eager/alloc.h"

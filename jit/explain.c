@@ -6,8 +6,6 @@
  *
  * Invariant: everything here but weft_jit_explain is called with the lock.
  */
-#define WEFT_NO_SITES
-
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -225,13 +225,17 @@ static bool describe_output(wf_frozen *z, wf_trace *t, const weft_tensor *in, we
 }
 
 /* What it does that no replay could do. */
-static bool describe_doings(const wf_frozen *z, const wf_trace *t, char *reason)
+static bool describe_doings(const wf_frozen *z, const wf_trace *t, const wf_frozen_start *start,
+                            char *reason)
 {
     if (t->peeked) {
         return wf_frozen_refuse(reason, "it reads a value of a tensor (%s)", t->peeked);
     }
     if (t->commits) {
         return wf_frozen_refuse(reason, "it breaks its graph");
+    }
+    if (t->c->grad_off != start->grad_off) {
+        return wf_frozen_refuse(reason, "it begins or ends weft_no_grad_begin for its caller");
     }
     if (t->c->device != z->home) {
         return wf_frozen_refuse(reason, "it changes the default device");
@@ -247,7 +251,7 @@ static bool describe(wf_frozen *z, wf_trace *t, const weft_tensor *in, const wef
 {
     wf_frozen_args a;
     int handles = 0, refs = 0;
-    if (!describe_doings(z, t, reason) || !wf_frozen_describe_draws(z, t, start, reason)) {
+    if (!describe_doings(z, t, start, reason) || !wf_frozen_describe_draws(z, t, start, reason)) {
         return false;
     }
     bool ok = wf_frozen_open(&a, t->c, in, z->n_in, reason) && describe_sources(z, t, &a, reason) &&
@@ -287,7 +291,7 @@ wf_frozen *wf_frozen_describe(wf_trace *t, const weft_tensor *in, int n_in, cons
     z->n_in = n_in;
     z->n_source = (int)t->nouter;
     z->n_out = n_out;
-    z->grad = start->grad;
+    z->grad = !start->grad_off;
     z->home = (uint8_t)start->home;
     z->modes = start->modes;
     z->device = t->base.device;

@@ -22,9 +22,9 @@ typedef struct wf_frozen wf_frozen;
 
 /* What a call begins with: modes, and the state of the thread's generator and of others that are known. */
 typedef struct wf_frozen_start {
-    bool grad;
-    int home;       /* the default device */
-    uint64_t modes; /* wf_modes */
+    uint32_t grad_off; /* weft_no_grad_begin without their ends */
+    int home;          /* the default device */
+    uint64_t modes;    /* wf_modes */
     weft_generator own;
     uint32_t n;
     const weft_generator *of[WF_MOST_GENERATORS];

@@ -15,7 +15,7 @@
 
 void wf_frozen_start_now(wf_frozen_start *s, const wf_ctx *c)
 {
-    s->grad = wf_grad_enabled(c);
+    s->grad_off = c->grad_off;
     s->home = c->device;
     s->modes = atomic_load_explicit(&wf_modes, memory_order_relaxed);
     s->own = c->rng;

@@ -3,8 +3,6 @@
  *
  * Instructions say which ops of the unfused plan belong to a fused kernel: both plans compute one function.
  */
-#define WEFT_NO_SITES
-
 #include "jit/table.h"
 
 #include <stdlib.h>

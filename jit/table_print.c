@@ -1,8 +1,6 @@
 /*
  * jit/table_print.c -- a table of launches (weft/table.h) as text, and as JSON.
  */
-#define WEFT_NO_SITES
-
 #include <string.h>
 
 #include "eager/profile.h"

@@ -291,6 +291,8 @@ Test(graph, refuses_what_it_cannot_say)
     cr_assert_null(weft_jit_graph(reads, NULL, &x, 1));
     cr_assert_null(weft_jit_graph(fails, NULL, &x, 1));
     cr_assert_null(weft_jit_graph(NULL, NULL, &x, 1));
+    cr_assert_null(weft_jit_graph(negates, NULL, &x, 1, .n_outputs = 2));
+    cr_assert(strstr(weft_last_error(), "setting out[1]"), "%s", weft_last_error());
     static const weft_graph_dim bad[] = {{0, 7, "n"},   {1, 0, "n"},   {0, 0, "no name"},
                                          {0, 0, "a-b"}, {0, 0, "1st"}, {0, 0, ""}};
     for (int i = 0; i < 6; i++) { /* what would not load is not made */

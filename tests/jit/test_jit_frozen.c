@@ -578,6 +578,31 @@ Test(frozen, seeding_is_never_replayed)
     weft_jit_free(j);
 }
 
+static weft_status stays_off(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                             int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    weft_no_grad_begin(); /* and no end */
+    out[0] = weft_add(in[0], weft_f(1));
+    return WEFT_OK;
+}
+
+/* A replay would leave the grad mode as it was. */
+Test(frozen, a_grad_mode_left_to_the_caller_is_never_replayed)
+{
+    weft_jit *j = weft_jit_trace(stays_off, .frozen = true);
+    weft_tensor x = weft_ones(weft_shape(3), WEFT_F32), y;
+    for (int call = 0; call < 5; call++) {
+        OK(weft_jit_call(j, &x, 1, &y, 1));
+        cr_assert(!weft_is_grad_enabled());
+        weft_no_grad_end();
+        cr_assert(weft_is_grad_enabled());
+    }
+    cr_assert_eq(stats_of(j).frozen, 0);
+    cr_assert(has_reason(j, "weft_no_grad_begin"), "%s", reasons(j));
+    weft_jit_free(j);
+}
+
 static pthread_barrier_t meet;
 static weft_tensor shared;
 

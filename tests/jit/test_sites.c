@@ -179,6 +179,35 @@ Test(sites, of_ops_inside_a_call)
     weft_module_free(m);
 }
 
+static weft_status encode(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)n_in, (void)n_out;
+    out[0] = weft_nn_encoder_forward(self, in[0], WEFT_NONE);
+    return weft_error_status(out[0]);
+}
+
+/* Of a layer with many parameters, too: what the library calls itself (it names what a graph captures) has no line. */
+Test(sites, of_a_layer_are_the_programs)
+{
+    weft_nn_encoder layer;
+    weft_module *m = weft_module_new(NULL);
+    weft_nn_encoder_init(&layer, m, "layer", 8, 2, .feedforward = 16);
+    weft_tensor x = weft_randn(weft_shape(2, 3, 8));
+    weft_module_train(m, false);
+    weft_graph *g = weft_jit_graph(encode, &layer, &x, 1);
+    cr_assert_not_null(g, "%s", weft_last_error());
+    char *text = test_written(g, weft_graph_print);
+    int lines = 0;
+    for (const char *p = text; (p = strstr(p, " at \"")); lines++) {
+        p += 5;
+        cr_assert_eq(strncmp(p, "test_sites.c:", 13), 0, "%s", text);
+    }
+    cr_assert_gt(lines, 10);
+    free(text);
+    weft_graph_free(g);
+    weft_module_free(m);
+}
+
 /* -- edges ---------------------------------------------------------------------------------------------------------- */
 
 static weft_status products(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
