@@ -148,6 +148,13 @@ typedef struct wf_turn {
     int64_t start; /* 0: it is not timed */
 } wf_turn;
 
+/* Regions that record another graph by turns (jit/call_region.c). */
+typedef struct wf_mixed {
+    _Atomic bool on;     /* they have one way for all; set once */
+    int64_t changes;     /* under the lock: how often the graph was another one, lately */
+    int64_t n[2], ns[2]; /* likewise, of the trial: regions recorded and plain, their time */
+} wf_mixed;
+
 /* Why a plan was built (jit/explain.c). */
 typedef struct rebuild {
     int64_t segment; /* its number */
@@ -178,6 +185,7 @@ struct weft_jit {
     int64_t
         region_looks; /* under the lock: plain regions until one is recorded to be compared, in hundreds */
     int64_t region_period;              /* likewise: as it began */
+    wf_mixed mixed;                     /* of regions by turns */
     wf_way_set *_Atomic ways[WAY_SETS]; /* NULL: none yet */
     wf_family families[FAMILIES];
     int latest_family;

@@ -4,7 +4,8 @@
  * A region is a call whose arguments are not known before it is made, so a trace has one way for its regions
  * (call_eager.c), which holds as long as they record the same graph: some of the plain ones are recorded to see that, one in
  * GIVEN at first, one in GIVEN * RARELY once that has often been found, and where another plan answers, measuring begins anew.
- * Regions by turns are recorded. What all this costs is as much as a small op: a thread's seat has GIVEN regions that begin
+ * Of regions by turns (tokens of a sequence, training and validation) no two need be alike: where the graph is another one
+ * again and again, TURNS of them, taken at random, are recorded or left alone, and the mean of all is what counts. What all this costs is as much as a small op: a thread's seat has GIVEN regions that begin
  * without it.
  *
  * Invariant: a plain region is a count in the context and nothing else: ops run at once, so all of it is bit for bit what the
@@ -15,14 +16,109 @@
 #include "jit/call_impl.h"
 #include "jit/plan_int.h"
 
-enum { GIVEN = 126, RARELY = 8 };
+enum {
+    GIVEN = 126,
+    RARELY = 8,
+    TURNS = 256,     /* of the trial of regions by turns */
+    CHANGE = 64,     /* so many alike make up for a change */
+    CHANGES = 48,    /* with no others between them: by turns */
+    AGAIN = 1000,    /* regions between their trials, at first, ... */
+    SELDOM = 1 << 20 /* ... and at most */
+};
+
+/* -- regions by turns ------------------------------------------------------------------------------------------------- */
+
+/* Another graph than last time, or the same. */
+static void count_change(weft_jit *j, bool changed)
+{
+    wf_mixed *m = &j->mixed;
+    m->changes += changed ? CHANGE : m->changes ? -1 : 0;
+    if (m->changes >= CHANGE * CHANGES) {
+        wf_way_reset(&j->region); /* its first trial comes when plans have been made */
+        j->region.period = AGAIN;
+        atomic_store_explicit(&m->on, true, memory_order_release);
+    }
+}
+
+/* Half of the turns, in no order that regions could have. */
+static bool is_plain_turn(int turn)
+{
+    uint32_t h = (uint32_t)turn * 0x9E3779B1u;
+    h = (h ^ h >> 15) * 0x85EBCA77u;
+    return (h ^ h >> 13) >> 16 & 1;
+}
+
+static void start_turns(weft_jit *j)
+{
+    pthread_mutex_lock(&j->lock);
+    j->mixed.n[0] = j->mixed.n[1] = j->mixed.ns[0] = j->mixed.ns[1] = 0;
+    pthread_mutex_unlock(&j->lock);
+    atomic_store_explicit(&j->region.turn, 0, memory_order_relaxed);
+    atomic_store_explicit(&j->region.trial, true, memory_order_release);
+}
+
+static void decide_turns(weft_jit *j)
+{
+    wf_way *w = &j->region;
+    wf_mixed *m = &j->mixed;
+    pthread_mutex_lock(&j->lock);
+    if (atomic_load_explicit(&w->trial, memory_order_relaxed)) {
+        int64_t until = w->period;
+        if (m->n[0] && m->n[1]) {
+            w->ns[0] = m->ns[0] / m->n[0];
+            w->ns[1] = m->ns[1] / m->n[1];
+            const bool plain = w->ns[1] < w->ns[0] / 100 * 97 + w->ns[0] % 100;
+            /* what the slower way took longer is to be one part in fifty of the time until it is tried again */
+            const int64_t lost = (w->ns[!plain] - w->ns[plain]) * m->n[!plain];
+            const int64_t paid = lost > 0 && w->ns[plain] ? 50 * lost / w->ns[plain] : 0;
+            until = paid > until ? paid : until;
+            atomic_store_explicit(&w->eager, plain, memory_order_relaxed);
+        }
+        atomic_store_explicit(&w->left, until < SELDOM ? until : SELDOM, memory_order_relaxed);
+        w->period = w->period < SELDOM ? w->period * 2 : w->period;
+        atomic_store_explicit(&w->trial, false, memory_order_release);
+    }
+    pthread_mutex_unlock(&j->lock);
+}
+
+/* Is the next one of them to be left alone? */
+static bool choose_turn(weft_jit *j, bool *timed)
+{
+    wf_way *w = &j->region;
+    *timed = false;
+    if (atomic_load_explicit(&w->trial, memory_order_acquire)) {
+        const int turn = atomic_fetch_add_explicit(&w->turn, 1, memory_order_relaxed);
+        if (turn < TURNS) {
+            *timed = true;
+            return is_plain_turn(turn) &&
+                   !atomic_load_explicit(&w->takes_more, memory_order_relaxed);
+        }
+        decide_turns(j);
+    } else if (atomic_fetch_sub_explicit(&w->left, 1, memory_order_relaxed) <= 1) {
+        start_turns(j);
+    }
+    return atomic_load_explicit(&w->eager, memory_order_relaxed);
+}
+
+static void add_turn(weft_jit *j, bool plain, int64_t start)
+{
+    if (start && atomic_load_explicit(&j->mixed.on, memory_order_acquire)) {
+        const int64_t t = wf_plan_now() - start;
+        pthread_mutex_lock(&j->lock);
+        j->mixed.n[plain]++;
+        j->mixed.ns[plain] += t;
+        pthread_mutex_unlock(&j->lock);
+    }
+}
+
+/* -- choosing --------------------------------------------------------------------------------------------------------- */
 
 /* Is a plain region to be recorded, to be compared? Else the thread gets further ones. */
-static bool is_looked_at(weft_jit *j, wf_ctx *c)
+static bool is_looked_at(weft_jit *j, wf_ctx *c, bool mixed)
 {
     wf_seat *s = wf_seat_take(j, c);
     pthread_mutex_lock(&j->lock);
-    const bool look = --j->region_looks < 0;
+    const bool look = !mixed && --j->region_looks < 0;
     if (look) {
         j->region_period += j->region_period < RARELY ? 1 : 0;
         j->region_looks = j->region_period;
@@ -49,9 +145,10 @@ static bool is_plain(weft_jit *j, wf_ctx *c, wf_plain_region *r)
     if (!j->adapts || c->away || wf_prof_is_on()) {
         return false;
     }
-    bool plain = wf_way_choose(j, &j->region, &timed);
+    const bool mixed = atomic_load_explicit(&j->mixed.on, memory_order_acquire);
+    bool plain = mixed ? choose_turn(j, &timed) : wf_way_choose(j, &j->region, &timed);
     if (plain && !timed && !atomic_load_explicit(&j->region.trial, memory_order_relaxed)) {
-        plain = !is_looked_at(j, c);
+        plain = !is_looked_at(j, c, mixed);
     }
     r->start = timed ? wf_plan_now() : 0;
     return plain;
@@ -131,10 +228,13 @@ static void look_at_plan(weft_jit *j)
 {
     pthread_mutex_lock(&j->lock);
     const uint64_t hash = j->latest < j->nplans ? j->plans[j->latest].hash : 0;
-    if (hash != j->region_hash) {
+    if (!atomic_load_explicit(&j->mixed.on, memory_order_relaxed)) {
+        if (hash != j->region_hash) {
+            wf_way_reset(&j->region);
+            j->region_looks = j->region_period = 1;
+        }
+        count_change(j, hash != j->region_hash);
         j->region_hash = hash;
-        j->region_looks = j->region_period = 1;
-        wf_way_reset(&j->region);
     }
     pthread_mutex_unlock(&j->lock);
 }
@@ -148,6 +248,7 @@ static int end_plain(weft_jit *j, wf_ctx *c)
     }
     atomic_fetch_add_explicit(&j->eager, r.paid ? 0 : 1, memory_order_relaxed);
     const int failed = wf_way_ran_plainly(j, c, &j->region, r.start, r.errors);
+    add_turn(j, true, failed ? 0 : r.start);
     wf_seat *s = failed ? wf_seat_of(j, c) : NULL;
     if (s) { /* regions are recorded from now on */
         const int64_t left = atomic_exchange_explicit(&s->regions_left, 0, memory_order_relaxed);
@@ -171,6 +272,7 @@ static int end_recorded(weft_jit *j, wf_trace *t)
     wf_call_note(start, j, WEFT_PROFILE_CALL, "a region");
     if (j->adapts) {
         wf_call_recorded(j, &turn, device, NULL, rc);
+        add_turn(j, false, rc ? 0 : turn.start);
         look_at_plan(j);
     }
     return rc;

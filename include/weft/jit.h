@@ -121,7 +121,7 @@ WEFT_API weft_status weft_jit_call(weft_jit *j, const weft_tensor *in, int n_in,
  * tensor alive then is an output, so temporaries are best given a scope inside the region. Regions nest; one
  * inside another trace is part of it. A region that a traced function begins ends with its call at the latest,
  * and the function ends no other: that is WEFT_EINVALID. As with calls, where recording is measured to cost more than it
- * saves, and a trace's regions compute the same graph again and again, ops run at once (weft_jit_stats.eager counts such regions,
+ * saves, of the same graph again and again or of several by turns, ops run at once (weft_jit_stats.eager counts such regions,
  * .always_record switches it off): the results are the same, a kernel's error is that of its op, and weft_jit_end returns it. */
 WEFT_API weft_status weft_jit_begin(weft_jit *j);
 WEFT_API weft_status weft_jit_end(weft_jit *j);

@@ -503,6 +503,44 @@ Test(eager, regions_that_change)
     weft_jit_free(j);
 }
 
+/* Region i of several by turns, as of a sequence that grows: another graph each time. */
+static void growing_region(weft_jit *j, weft_tensor all, int i, double *sum)
+{
+    weft_scope s = weft_scope_begin();
+    OK(j ? weft_jit_begin(j) : WEFT_OK);
+    weft_tensor y = weft_neg(weft_narrow(all, 0, 0, 1 + i % 7));
+    for (int k = 0; k < i % 3; k++) {
+        y = weft_mul(y, weft_f(3));
+    }
+    y = weft_sum(y);
+    OK(j ? weft_jit_end(j) : WEFT_OK);
+    *sum += weft_item_f64(y);
+    OK(weft_scope_end(s));
+}
+
+/* They have one way, which is measured over all of them, and what is measured are both ways of each. */
+Test(eager, regions_by_turns)
+{
+    weft_jit *j = weft_jit_trace(NULL), *always = weft_jit_trace(NULL, .always_record = true);
+    weft_tensor all = weft_arange(1, 8, 1, WEFT_F32);
+    double got = 0, want = 0;
+    const int n = 2000;
+    for (int i = 0; i < n; i++) {
+        growing_region(j, all, i, &got);
+        growing_region(i % 50 ? NULL : always, all, i, &want);
+        cr_assert_eq(got, want, "region %d", i);
+    }
+    cr_assert(atomic_load(&j->mixed.on));
+    cr_assert(j->region.ns[0] > 0 && j->region.ns[1] > 0, "no trial has ended");
+    cr_assert_eq(j->mixed.n[0] + j->mixed.n[1], 256);
+    cr_assert(j->mixed.n[0] > 100 && j->mixed.n[1] > 100, "%d recorded", (int)j->mixed.n[0]);
+    cr_assert_geq(stats_of(j).calls, 48 + 64 + 100);
+    cr_assert_geq(stats_of(j).eager, 100);
+    cr_assert_eq(stats_of(j).calls + stats_of(j).eager, n);
+    weft_jit_free(j);
+    weft_jit_free(always);
+}
+
 FN(ends_outer)
 {
     weft_status *ended = self;
