@@ -57,6 +57,8 @@ typedef struct frozen_call {
     struct frozen_call *next;
 } frozen_call;
 
+enum { WF_TURNS = 256 /* of the trial of regions by turns */ };
+
 /* What can be told of a call before it is made (jit/call_ways.c). */
 typedef struct wf_call_kind {
     uint64_t key;   /* never 0; 0: the arguments are not all live tensors */
@@ -150,9 +152,10 @@ typedef struct wf_turn {
 
 /* Regions that record another graph by turns (jit/call_region.c). */
 typedef struct wf_mixed {
-    _Atomic bool on;     /* they have one way for all; set once */
-    int64_t changes;     /* under the lock: how often the graph was another one, lately */
-    int64_t n[2], ns[2]; /* likewise, of the trial: regions recorded and plain, their time */
+    _Atomic bool on;         /* they have one way for all; set once */
+    int64_t changes;         /* under the lock: how often the graph was another one, lately */
+    int n[2];                /* likewise, of the trial: regions recorded and plain, ... */
+    int32_t ns[2][WF_TURNS]; /* ... and their times */
 } wf_mixed;
 
 /* Why a plan was built (jit/explain.c). */

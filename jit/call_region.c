@@ -5,12 +5,14 @@
  * (call_eager.c), which holds as long as they record the same graph: some of the plain ones are recorded to see that, one in
  * GIVEN at first, one in GIVEN * RARELY once that has often been found, and where another plan answers, measuring begins anew.
  * Of regions by turns (tokens of a sequence, training and validation) no two need be alike: where the graph is another one
- * again and again, TURNS of them, taken at random, are recorded or left alone, and the mean of all is what counts. What all this costs is as much as a small op: a thread's seat has GIVEN regions that begin
+ * again and again, WF_TURNS of them, taken at random, are recorded or left alone, and the mean of each half counts. What all this costs is as much as a small op: a thread's seat has GIVEN regions that begin
  * without it.
  *
  * Invariant: a plain region is a count in the context and nothing else: ops run at once, so all of it is bit for bit what the
  * recorded region leaves.
  */
+#include <stdlib.h>
+
 #include "eager/pool.h"
 #include "eager/profile.h"
 #include "jit/call_impl.h"
@@ -19,7 +21,6 @@
 enum {
     GIVEN = 126,
     RARELY = 8,
-    TURNS = 256,     /* of the trial of regions by turns */
     CHANGE = 64,     /* so many alike make up for a change */
     CHANGES = 48,    /* with no others between them: by turns */
     AGAIN = 1000,    /* regions between their trials, at first, ... */
@@ -51,10 +52,28 @@ static bool is_plain_turn(int turn)
 static void start_turns(weft_jit *j)
 {
     pthread_mutex_lock(&j->lock);
-    j->mixed.n[0] = j->mixed.n[1] = j->mixed.ns[0] = j->mixed.ns[1] = 0;
+    j->mixed.n[0] = j->mixed.n[1] = 0;
     pthread_mutex_unlock(&j->lock);
     atomic_store_explicit(&j->region.turn, 0, memory_order_relaxed);
     atomic_store_explicit(&j->region.trial, true, memory_order_release);
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Of n > 0 times, but the longest eighth: those in which the machine did something else. */
+static int64_t mean_of(int32_t *ns, int n)
+{
+    const int most = n - n / 8;
+    int64_t sum = 0;
+    qsort(ns, (size_t)n, sizeof *ns, by_time);
+    for (int i = 0; i < most; i++) {
+        sum += ns[i];
+    }
+    return sum / most;
 }
 
 static void decide_turns(weft_jit *j)
@@ -65,8 +84,8 @@ static void decide_turns(weft_jit *j)
     if (atomic_load_explicit(&w->trial, memory_order_relaxed)) {
         int64_t until = w->period;
         if (m->n[0] && m->n[1]) {
-            w->ns[0] = m->ns[0] / m->n[0];
-            w->ns[1] = m->ns[1] / m->n[1];
+            w->ns[0] = mean_of(m->ns[0], m->n[0]);
+            w->ns[1] = mean_of(m->ns[1], m->n[1]);
             const bool plain = w->ns[1] < w->ns[0] / 100 * 97 + w->ns[0] % 100;
             /* what the slower way took longer is to be one part in fifty of the time until it is tried again */
             const int64_t lost = (w->ns[!plain] - w->ns[plain]) * m->n[!plain];
@@ -88,7 +107,7 @@ static bool choose_turn(weft_jit *j, bool *timed)
     *timed = false;
     if (atomic_load_explicit(&w->trial, memory_order_acquire)) {
         const int turn = atomic_fetch_add_explicit(&w->turn, 1, memory_order_relaxed);
-        if (turn < TURNS) {
+        if (turn < WF_TURNS) {
             *timed = true;
             return is_plain_turn(turn) &&
                    !atomic_load_explicit(&w->takes_more, memory_order_relaxed);
@@ -105,8 +124,10 @@ static void add_turn(weft_jit *j, bool plain, int64_t start)
     if (start && atomic_load_explicit(&j->mixed.on, memory_order_acquire)) {
         const int64_t t = wf_plan_now() - start;
         pthread_mutex_lock(&j->lock);
-        j->mixed.n[plain]++;
-        j->mixed.ns[plain] += t;
+        wf_mixed *m = &j->mixed;
+        if (m->n[plain] < WF_TURNS) {
+            m->ns[plain][m->n[plain]++] = (int32_t)(t < INT32_MAX ? t : INT32_MAX);
+        }
         pthread_mutex_unlock(&j->lock);
     }
 }
