@@ -165,6 +165,7 @@ OP(op_embedding, weft_embedding(p->x, p->index))
 OP(op_take_along, weft_take_along(p->x, 1, weft_unsqueeze(p->index, 1)))
 OP(op_index_select, weft_index_select(p->x, 1, p->index))
 OP(op_index_add, weft_index_add(p->y, 0, p->index, p->x))
+OP(op_index_put, weft_index_put(p->y, WEFT_LIST(p->index), p->x, false))
 OP(op_concat, weft_concat(WEFT_LIST(p->x, p->y), 0))
 OP(op_concat_inner, weft_concat(WEFT_LIST(p->x, p->y), 1))
 OP(op_pad, weft_pad(p->x, weft_shape(1, 1), weft_shape(1, 1), 0))
@@ -228,6 +229,7 @@ static const op_case op_cases[] = {
     {"take_along", op_take_along, square, one, 512, "f"},
     {"index_select inner", op_index_select, square, two, 512, "fb"},
     {"index_add", op_index_add, square, two, 512, "fb"},
+    {"index_put", op_index_put, square, two, 512, "fb"},
     {"concat", op_concat, square, two, 512, "fb"},
     {"concat inner", op_concat_inner, square, two, 512, "fb"},
     {"pad", op_pad, square, two, 512, "fb"},

@@ -7,8 +7,12 @@
  *
  * Writing is made of reading, since rows that write in an order of their own would be one more of each kernel: places are
  * counted, the running count says where in the sorted indices the last of each place stands, and its value is taken. The
- * last one in row-major order wins, at any number of threads and on every device, and every bit of it survives.
+ * last one in row-major order wins, at any number of threads and on every device, and every bit of it survives. All that
+ * takes passes over every place of x; where nothing is recorded and the memory is the host's, a copy is written in order
+ * instead, which leaves the same bits.
  */
+#include <string.h>
+
 #include "eager/api.h"
 #include "eager/call.h"
 #include "eager/device.h"
@@ -94,9 +98,13 @@ static bool open_places(places *p, const char *op, weft_tensor x, const weft_ten
     return true;
 }
 
-/* The index of n axes as one. Checks run with the rows. */
-static void join_indices(places *p, const weft_tensor *indices, int n)
+/* The index of n axes as one. Checks run with the rows. As it is: that of one axis may go on counting from the end. */
+static void join_indices(places *p, const weft_tensor *indices, int n, bool as_it_is)
 {
+    if (n == 1 && as_it_is) {
+        p->at = indices[0];
+        return;
+    }
     for (int k = 0; k < n; k++) {
         int64_t d = p->a.type.dims[k], axis = k, shape[WF_MAX_RANK];
         for (int i = 0; i < k; i++) {
@@ -136,7 +144,7 @@ weft_tensor(weft_index_get)(weft_tensor x, const weft_tensor *indices, int n)
     WF_CALLED(w, "index_get", x, indices[0], n > 1 ? indices[1] : WF_ABSENT);
     weft_scope sc = weft_scope_begin();
     int before = wf_device_enter(p.a.c, p.a.device);
-    join_indices(&p, indices, n);
+    join_indices(&p, indices, n, true);
     weft_tensor y = take_lines(wf_api_reshape(x, p.rank, p.dims), p.at);
     wf_device_enter(p.a.c, before);
     return wf_called_end(&w, weft_scope_return(sc, y));
@@ -203,6 +211,43 @@ static weft_tensor replace(const places *p, weft_tensor lines, weft_tensor at, w
     return wf_op3(WF_OP_WHERE, NULL, hit, take_lines(values, source), lines);
 }
 
+enum { SMALL = 4 << 20 }; /* bytes that one thread writes before several could have begun */
+
+/* Nothing wants to know how the result came about, and it is small enough. */
+static bool may_write(const places *p, weft_tensor lines, weft_tensor values, int64_t m)
+{
+    const wf_ctx *c = p->a.c;
+    int64_t row = (int64_t)wf_dtype_size(p->a.type.dtype), all;
+    for (int i = 1; i < p->rank; i++) {
+        row *= p->dims[i]; /* those of a tensor: no overflow where there are elements */
+    }
+    return p->a.device == WF_DEVICE_HOST && !c->recorder && p->lines > 0 && row > 0 &&
+           !__builtin_mul_overflow(row, m, &all) && all <= SMALL &&
+           (!wf_grad_enabled(c) || !(weft_requires_grad(lines) || weft_requires_grad(values)));
+}
+
+/* As replace. at: [m], may count from the end. */
+static weft_tensor write_lines(const places *p, weft_tensor lines, weft_tensor at,
+                               weft_tensor values, int64_t m)
+{
+    /* the checks, in the words of every index; one element stands for each line */
+    weft_tensor checked = take_lines(expanded(wf_api_scalar(weft_i(0), WEFT_U8), 1, &p->lines), at);
+    weft_tensor y = wf_op1(WF_OP_COPY, NULL, lines);
+    weft_tensor v = weft_contiguous(values), i = weft_contiguous(weft_cast(at, WEFT_I64));
+    const char *from = weft_data(v);
+    const int64_t *line = weft_data(i);
+    char *to = (char *)(uintptr_t)weft_data(y); /* nobody else has it yet */
+    if (!weft_ok(checked) || !from || !line || !to) {
+        return weft_ok(checked) ? weft_ok(y) ? weft_ok(v) ? i : v : y : checked;
+    }
+    const size_t row = (size_t)weft_nbytes(v) / (size_t)m;
+    for (int64_t k = 0; k < m; k++) {
+        const int64_t l = line[k] < 0 ? line[k] + p->lines : line[k];
+        memcpy(to + (size_t)l * row, from + (size_t)k * row, row);
+    }
+    return y;
+}
+
 weft_tensor(weft_index_put)(weft_tensor x, const weft_tensor *indices, int n, weft_tensor values,
                             bool accumulate)
 {
@@ -218,15 +263,18 @@ weft_tensor(weft_index_put)(weft_tensor x, const weft_tensor *indices, int n, we
         y = y.serial == 0 ? p.a.error : y;
     } else {
         int64_t m = wf_type_numel(&p.index), axis = 0, first = p.dims[0];
-        join_indices(&p, indices, n);
-        weft_tensor lines = wf_api_reshape(x, p.rank, p.dims), at = wf_api_reshape(p.at, 1, &m);
+        weft_tensor lines = wf_api_reshape(x, p.rank, p.dims);
+        const bool writes = !accumulate && m > 0 && may_write(&p, lines, y, m);
+        join_indices(&p, indices, n, accumulate || writes);
+        weft_tensor at = wf_api_reshape(p.at, 1, &m);
         p.dims[0] = m;
         y = wf_api_reshape(y, p.rank, p.dims);
         p.dims[0] = first;
         y = m == 0 ? wf_op1(WF_OP_COPY, NULL, lines)
             : accumulate
                 ? wf_op3(WF_OP_INDEX_ADD, &(wf_attr){.n_ints = 1, .ints = &axis}, lines, at, y)
-                : replace(&p, lines, at, y, m);
+            : writes ? write_lines(&p, lines, at, y, m)
+                     : replace(&p, lines, at, y, m);
         y = wf_api_reshape(y, p.a.type.rank, p.a.type.dims);
     }
     wf_device_enter(p.a.c, before);

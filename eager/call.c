@@ -48,7 +48,8 @@ __attribute__((noinline, cold)) static int refuse(wf_call *k, wf_slot *s, int i)
     } else {
         wf_fail(&k->why, WEFT_EUNSUPPORTED,
                 "operand %d belongs to a running trace of another thread", i);
-        wf_hint(&k->why, "use it after the traced call has returned");
+        wf_hint(&k->why, "use it after the traced call has returned (of a gradient that threads "
+                         "share: let calls return weft_grad_of's, and add those)");
     }
     return k->why.code;
 }

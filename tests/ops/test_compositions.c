@@ -472,6 +472,49 @@ static void check_put(int dtype, bool both, bool accumulate)
     weft_scope_end(sc);
 }
 
+static weft_status put_traced(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                              int n_out)
+{
+    (void)n_out;
+    out[0] = weft_index_put(in[0], in + 2, n_in - 2, in[1], *(bool *)self);
+    return weft_error_status(out[0]);
+}
+
+/* Written in order, made of other rows (for a trace, and for gradients), and too large to be written in order: the same bits. */
+Test(compositions, writing_by_indices_has_one_result)
+{
+    static const int64_t sizes[][3] = {{7, 5, 3}, {300, 1, 40}, {9, 2000, 700}};
+    for (int k = 0; k < COUNT(sizes) * 4; k++) {
+        const int64_t lines = sizes[k % 3][0], inner = sizes[k % 3][1], m = sizes[k % 3][2];
+        const int n = 1 + k / 3 % 2;
+        bool add = k / 6;
+        weft_scope sc = weft_scope_begin();
+        weft_tensor x = weft_randn(S(lines, 2, inner)), i = weft_randint(S(m), -lines, lines), got;
+        weft_tensor in[4] = {x, weft_randn(n > 1 ? S(m, inner) : S(m, 2, inner)),
+                             weft_cast(i, k % 2 ? WEFT_I32 : WEFT_I64), weft_randint(S(m), -2, 2)};
+        weft_tensor y = weft_index_put(x, in + 2, n, in[1], add);
+        weft_jit *j = weft_jit_trace(put_traced, &add, .always_record = true);
+        cr_assert_eq(weft_jit_call(j, in, 2 + n, &got, 1), WEFT_OK, "%s", weft_last_error());
+        check_bits("traced", y, got);
+        cr_assert_eq(weft_write_count(y), weft_write_count(got));
+        cr_assert_eq(weft_requires_grad_(in[1], true), WEFT_OK);
+        got = weft_index_put(x, in + 2, n, in[1], add);
+        cr_assert(weft_requires_grad(got));
+        check_bits("with gradients", y, got);
+        weft_jit_free(j);
+        weft_scope_end(sc);
+    }
+    weft_tensor x = weft_zeros(S(3, 2), WEFT_F32), far = weft_full(S(2), 3, WEFT_I64);
+    check_error("row 3", weft_index_put(x, WEFT_LIST(far), weft_f(1), false), WEFT_EINDEX,
+                "axis 0 of extent 3");
+    check_error("row -4",
+                weft_index_put(x, WEFT_LIST(weft_full(S(1), -4, WEFT_I64)), weft_f(1), false),
+                WEFT_EINDEX, "index_put");
+    check_error("row 3", weft_index_get(x, WEFT_LIST(far)), WEFT_EINDEX, "axis 0 of extent 3");
+    check_error("add to row 3", weft_index_put(x, WEFT_LIST(far), weft_f(1), true), WEFT_EINDEX,
+                "axis 0 of extent 3");
+}
+
 Test(compositions, indices_of_several_axes)
 {
     static const int types[] = {WEFT_F32, WEFT_BF16, WEFT_F64, WEFT_I64, WEFT_I16};
