@@ -158,6 +158,17 @@ static weft_tensor fit(weft_tensor x, weft_dtype dtype)
     return dtype == WEFT_BF16 && weft_dtype_of(x) == WEFT_F32 ? weft_cast(x, dtype) : x;
 }
 
+/* The type that NumPy calls dtype; of bf16 what its values are written in. */
+static const char *numpy_name(weft_dtype dtype)
+{
+    static const char *const names[WEFT_DTYPE_COUNT] = {
+        [WEFT_BOOL] = "bool",   [WEFT_U8] = "uint8",     [WEFT_I8] = "int8",
+        [WEFT_I16] = "int16",   [WEFT_I32] = "int32",    [WEFT_I64] = "int64",
+        [WEFT_F16] = "float16", [WEFT_BF16] = "float32", [WEFT_F32] = "float32",
+        [WEFT_F64] = "float64"};
+    return names[dtype];
+}
+
 static int move_input(const char *command, const char *name, weft_tensor *x)
 {
     weft_device device;
@@ -182,6 +193,13 @@ int cli_read_inputs(const char *command, weft_graph *g, const cli_options *o, we
         weft_graph_input(g, i, &p);
         if (weft_ok(x[i])) {
             x[i] = fit(x[i], p.dtype);
+            if (weft_dtype_of(x[i]) != p.dtype) {
+                status = cli_failed(command,
+                                    "input '%s' is %s, the graph takes %s: save the array as "
+                                    "x.astype(\"%s\")",
+                                    p.name, weft_dtype_name(weft_dtype_of(x[i])),
+                                    weft_dtype_name(p.dtype), numpy_name(p.dtype));
+            }
         } else if (fill) {
             status = zeros(command, o, &p, &x[i]);
         } else {

@@ -173,7 +173,7 @@ static void train(trainer *t, weft_tensor text)
     weft_jit_get_stats(traced, &n);
     if (jit)
         printf("traced: %lld ops ran as %lld steps, %lld of them fused kernels\n%lld of %lld calls "
-               "were not recorded\n",
+               "were replayed without being recorded\n",
                (long long)n.ops, (long long)n.steps, (long long)n.kernels, (long long)n.frozen,
                (long long)(n.calls + n.frozen));
     weft_jit_free(traced);

@@ -124,6 +124,12 @@ Test(cli, run, .init = setup, .fini = teardown)
     cr_assert_eq(weft("run m.weft --input other=x.npy"), 1);
     cr_assert(says("the graph has no input 'other'"), "%s", text);
     cr_assert_eq(weft("run x.npy --input x.npy"), 1);
+    char path[256]; /* what numpy.random.rand gives */
+    snprintf(path, sizeof path, "%s/f64.npy", folder);
+    cr_assert_eq(weft_npy_save(path, weft_zeros(weft_shape(4, 3), WEFT_F64)), WEFT_OK);
+    cr_assert_eq(weft("run m.weft --input f64.npy"), 1);
+    cr_assert(says("'input_0' is f64, the graph takes f32") && says("astype(\"float32\")"), "%s",
+              text);
     cr_assert_eq(weft("run m.weft --input x.npy --output-dir /proc/no"), 1);
 }
 
