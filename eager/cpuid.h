@@ -45,7 +45,8 @@ static inline bool wf_amd(void)
     const int amd = atomic_load_explicit(&wf_amd_maker, memory_order_relaxed);
     return __builtin_expect(amd >= 0, 1) ? amd != 0 : wf_amd_detect();
 }
-/* The same of Zen 5 and later: a first cache of 48 KiB, and hardware that fetches two bytes an element no faster than four. */
+/* The same of Zen 5 and later: a first cache of 48 KiB, and hardware that fetches two bytes an element no faster than four. It goes by
+ * the instruction that loads: one that reads many rows in turn is not foreseen, one for each row is. */
 static inline bool wf_amd_zen5(void)
 {
     return wf_amd() && atomic_load_explicit(&wf_amd_maker, memory_order_relaxed) > 1;

@@ -1,12 +1,13 @@
 /*
  * eager/reduce.c -- the reduction engine: any dtype, strides and axis set, in the canonical order.
  *
- * Axes are split into kept and reduced ones and collapsed where strides allow. Three ways follow:
+ * Axes are split into kept and reduced ones and collapsed where strides allow. Four ways follow:
  *   inner   the reduced elements lie (in pieces) next to each other: blocks of 4096 are loaded, or
  *           used in place, and reduced to one value each
  *   wide    the innermost kept axis is contiguous and long: tiles of columns; the lanes of a block are
  *           visited in bit-reversed order, so that the halving tree needs one buffer per level
  *   narrow  the same with few columns: 64 rows at a time are one wide row of 64 * columns lanes
+ *   lanes   sums as they lie in memory, on a Zen 5 instead of wide: one sum of each lane, rows read from end to end
  * Blocks and, where that leaves too few tasks, classes of lanes (subtrees of the halving tree) are
  * separate tasks; their partial results are combined by the same rule. Tasks depend on shape only.
  *
@@ -29,7 +30,12 @@ enum {
     AWAKE = 1 << 14,         /* elements worth a share of a worker that is awake */
     TASK_ELEMENTS = 1 << 16, /* elements worth waking another thread for */
     FAR_FROM = 1 << 21,      /* elements, more than a second cache holds: halves are asked for */
-    FAR = 16 << 10           /* bytes ahead, a third of the first cache */
+    FAR = 16 << 10,          /* bytes ahead, a third of the first cache */
+    LANES_BYTES =
+        1 << 21, /* of sums of all lanes: rows in one piece gain more than a second cache does */
+    PIECE_BYTES = 2048, /* of sums of a row, at least, where rows are cut for more threads */
+    LANES_FROM = 256,   /* rows: four of a lane */
+    MOST_CLASSES = 8    /* tasks that subtrees of a block's lanes make */
 };
 
 typedef struct engine {
@@ -291,13 +297,11 @@ bool wf_red_rows(wf_red op, int dtype, void *out, const void *x, int64_t n, int6
     return true;
 }
 
-/* Rows of one block that are a lane each. */
-static void few_columns(const wf_red_kernels *k, wf_red op, void *out, const void *x, int64_t n,
-                        int64_t cols)
+/* The tree over n lanes of a block, one behind the other at acc, where it is done. */
+static void fold_lanes(const wf_red_kernels *k, wf_red op, void *out, char *acc, int64_t n,
+                       int64_t cols)
 {
-    _Alignas(64) char acc[FEW_BYTES];
     const int64_t width = cols * (int64_t)k->size;
-    memcpy(acc, x, (size_t)(n * width));
     for (int64_t h = WF_LANES / 2; h >= 1; h /= 2) {
         if (n > h) {
             k->rows[op](acc, (const void *const[]){acc + h * width}, 1, (n - h) * cols, 0);
@@ -305,6 +309,15 @@ static void few_columns(const wf_red_kernels *k, wf_red op, void *out, const voi
         }
     }
     memcpy(out, acc, (size_t)width);
+}
+
+/* Rows of one block that are a lane each. */
+static void few_columns(const wf_red_kernels *k, wf_red op, void *out, const void *x, int64_t n,
+                        int64_t cols)
+{
+    _Alignas(64) char acc[FEW_BYTES];
+    memcpy(acc, x, (size_t)(n * cols) * k->size);
+    fold_lanes(k, op, out, acc, n, cols);
 }
 
 /* Rows of columns that are summed up; of a piece, some of the columns. */
@@ -709,6 +722,57 @@ static const char *repeat(char *room, const void *p, int64_t bytes)
     return p != NULL ? room : NULL;
 }
 
+/* Sums of columns from end to end of memory: those of all lanes are kept, and eight rows of each lane come from as many places,
+ * 64 rows apart, so that a sum is read and written once for eight. */
+static void add_lanes(const engine *e, char *acc, int64_t kept, int64_t row0, int64_t rows,
+                      int64_t cols)
+{
+    const wf_red_axis_split *g = &e->g;
+    const int64_t width = cols * (int64_t)e->k->size, stride = g->rx[0];
+    const int64_t run = stride == cols ? WF_LANES : 1; /* lanes that are one row to the kernel */
+    int64_t ox = row0 * stride, oy = 0;
+    wf_red_locate(kept, g->nk, g->kd, g->kx, g->ky, &ox, &oy);
+    for (int64_t r = 0, n; r < rows; r += n * WF_LANES) {
+        n = (rows - r) / WF_LANES;
+        n = n < 1 ? 1 : n < WF_ROWS_AT_ONCE ? n : WF_ROWS_AT_ONCE;
+        for (int64_t l = 0, m; l < WF_LANES && r + l < rows; l += m) {
+            const void *lane[WF_ROWS_AT_ONCE];
+            m = run < rows - r - l ? run : rows - r - l;
+            for (int64_t k = 0; k < n; k++) {
+                lane[k] = at(e->job->x, ox + (r + k * WF_LANES + l) * stride);
+            }
+            e->sum->rows(acc + l * width, lane, n, m * cols, r == 0, 0);
+        }
+    }
+}
+
+static void lanes_task(void *arg, int64_t begin, int64_t end)
+{
+    const engine *e = arg;
+    const wf_red_axis_split *g = &e->g;
+    const int64_t size = (int64_t)e->k->size;
+    const size_t bytes = (size_t)(WF_LANES * e->tile * size);
+    _Alignas(64) char few[WF_LANES * NARROW_BYTES];
+    char *const large = bytes > sizeof few ? wf_alloc(bytes) : NULL, *const acc =
+                                                                         large ? large : few;
+    const int64_t most =
+        large ? e->tile : NARROW_BYTES / size; /* columns at once: without memory fewer */
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t b = i % e->blocks, outer = i / e->blocks / e->tiles * e->columns;
+        const int64_t row0 = b * WF_BLOCK, left = g->reduced - row0;
+        const int64_t rows = left < WF_BLOCK ? left : WF_BLOCK;
+        int64_t c = i / e->blocks % e->tiles * e->tile;
+        const int64_t last = c + e->tile < e->columns ? c + e->tile : e->columns;
+        for (int64_t cols; c < last; c += cols) {
+            cols = last - c < most ? last - c : most;
+            add_lanes(e, acc, outer + c, row0, rows, cols);
+            fold_lanes(e->k, WF_RED_SUM, e->out + (b * g->kept + outer + c) * size, acc,
+                       rows < WF_LANES ? rows : WF_LANES, cols);
+        }
+    }
+    wf_free(large, bytes);
+}
+
 /* 64 rows of few columns are one row of 64 * columns lanes. */
 static void narrow_task(void *arg, int64_t begin, int64_t end)
 {
@@ -754,15 +818,8 @@ static void narrow_task(void *arg, int64_t begin, int64_t end)
             }
             e->k->rows[e->job->op](acc, rows, 1, m * e->columns, r == 0);
         }
-        int64_t lanes = t.rows < WF_LANES ? t.rows : WF_LANES;
-        for (int64_t h = WF_LANES / 2; h >= 1; h /= 2) {
-            if (lanes > h) {
-                const void *upper[1] = {acc + h * width};
-                e->k->rows[e->job->op](acc, upper, 1, (lanes - h) * e->columns, 0);
-                lanes = h;
-            }
-        }
-        memcpy(e->out + (b * g->kept + kept) * size, acc, (size_t)width);
+        fold_lanes(e->k, e->job->op, e->out + (b * g->kept + kept) * size, acc,
+                   t.rows < WF_LANES ? t.rows : WF_LANES, e->columns);
     }
 }
 
@@ -792,6 +849,33 @@ static int fold_blocks(const engine *e, char *parts)
     return wf_red_run(&j);
 }
 
+/* Is a sum of values as they lie in memory one for lanes_task? Then e->tile is set for it. */
+static bool cut_lanes(engine *e, bool narrow)
+{
+    const wf_red_axis_split *g = &e->g;
+    const int64_t size = (int64_t)e->k->size, threads = wf_num_threads();
+    const bool packed = g->nr == 1 && g->rx[0] == e->columns;
+    if (narrow) {
+        return packed && g->reduced > WF_LANES && (wf_amd_zen5() || !e->in_place);
+    }
+    if (g->nr != 1 || g->reduced < LANES_FROM || !wf_amd_zen5()) {
+        return false;
+    }
+    const int64_t blocks = (g->reduced + WF_BLOCK - 1) / WF_BLOCK * (g->kept / e->columns);
+    const int64_t pieces = e->columns * size / PIECE_BYTES;
+    int64_t tiles = (e->columns * size * WF_LANES + LANES_BYTES - 1) / LANES_BYTES;
+    while (tiles < pieces && tiles * blocks < 4 * threads && tiles * blocks % threads != 0) {
+        tiles++;
+    }
+    if (!e->near && tiles * blocks < threads && tiles * blocks < MOST_CLASSES) {
+        return false;
+    }
+    int64_t cols = (e->columns + tiles - 1) / tiles;
+    cols = (cols + WF_LANES - 1) / WF_LANES * WF_LANES;
+    e->tile = cols < e->columns ? cols : e->columns;
+    return true;
+}
+
 static int run_outer(engine *e, bool narrow)
 {
     const wf_red_axis_split *g = &e->g;
@@ -803,11 +887,12 @@ static int run_outer(engine *e, bool narrow)
     e->near = e->sum != NULL && !narrow && g->nr == 1 &&
               rows * e->columns * (int64_t)wf_dtype_size(e->job->x->dtype) <= NEAR_BYTES;
     e->tile = narrow ? e->columns : wide / size;
+    const bool in_lanes = e->sum != NULL && cut_lanes(e, narrow);
     e->tiles = (e->columns + e->tile - 1) / e->tile;
     int64_t items = g->kept / e->columns * e->tiles * e->blocks;
     e->classes = 1;
-    while (!narrow && !e->near && items * e->classes < 8 && e->classes < 8 &&
-           rows / e->classes >= 2 * WF_LANES) {
+    while (!narrow && !in_lanes && !e->near && items * e->classes < MOST_CLASSES &&
+           e->classes < MOST_CLASSES && rows / e->classes >= 2 * WF_LANES) {
         e->classes *= 2;
     }
     size_t bytes = (size_t)(g->kept * e->blocks * e->classes) * e->k->size;
@@ -819,7 +904,10 @@ static int run_outer(engine *e, bool narrow)
     int64_t cost = rows * e->tile / e->classes;
     cost = cost > 0 ? cost : 1;
     wf_parallel_for(items * e->classes, (TASK_ELEMENTS + cost - 1) / cost,
-                    narrow ? narrow_task : wide_task, e);
+                    in_lanes ? lanes_task
+                    : narrow ? narrow_task
+                             : wide_task,
+                    e);
     int status = 0;
     if (parts) {
         for (int64_t b = 0; e->classes > 1 && b < e->blocks; b++) {

@@ -15,6 +15,9 @@
 
 enum { WF_LANES = 64, WF_BLOCK = 4096 };
 
+/* Rows that sums are handed together where there are enough: streams that a Zen 5 reads as fast as one, or faster. */
+enum { WF_ROWS_AT_ONCE = 8 };
+
 typedef enum wf_red { WF_RED_SUM, WF_RED_PROD, WF_RED_MAX, WF_RED_MIN, WF_RED_COUNT } wf_red;
 
 /* What happens to an element x before it is reduced; p, q are parameters, y a second operand. */

@@ -32,8 +32,14 @@ WF_INLINE wf_vec_f32 seconds_bf16(const uint16_t *p)
 {
     return (wf_vec_f32)(pairs_bf16(p) & 0xFFFF0000u);
 }
-/* A register of f32 from as many halves. */
-WF_INLINE wf_vec_f32 widen_f16(const uint16_t *p)
+/* A register of f32 from as many halves; SSE2 has no instruction for it, and is not timed. */
+#if WF_VBYTES == 16
+__attribute__((noinline)) static
+#else
+WF_INLINE
+#endif
+    wf_vec_f32
+    widen_f16(const uint16_t *p)
 {
 #if WF_VBYTES == 64
     return (wf_vec_f32)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));

@@ -368,14 +368,34 @@ static void FN(rows)(void *accv, const void *const *rows, int64_t nrows, int64_t
         if (!init) {
             IN_PAIRS(v, 4)
         }
-        for (int64_t r = init ? 1 : 0; r < nrows; r++) {
+        int64_t r = init ? 1 : 0;
+#if defined(__AVX512F__)
+        /* A Zen 5 foresees what each load instruction reads: every row has its own. */
+        switch (ahead == 0 ? nrows - r : 0) {
+#define EACH(n)                                                                                    \
+    case n:                                                                                        \
+        WF_UNROLL for (int k = 0; k < 4; k++)                                                      \
+        {                                                                                          \
+            v[k] = v[k] + VALUES(ROW(nrows - n), k);                                               \
+        }                                                                                          \
+        __attribute__((fallthrough));
+            EACH(8)
+            EACH(7)
+            EACH(6)
+            EACH(5) EACH(4) EACH(3) EACH(2) EACH(1)
+#undef EACH
+                default : break;
+        }
+        r = ahead == 0 ? nrows : r;
+#endif
+        for (; r < nrows; r++) {
             WF_UNROLL for (int k = 0; k < 4; k++)
             {
                 v[k] = v[k] + VALUES(ROW(r), k);
             }
             if (second) {
                 EACH_LINE(FN(STRIP)) __builtin_prefetch(ROW(r) + ahead + k, 0, 2);
-            } else {
+            } else if (ahead != 0) {
                 FETCH(ROW(r) + ahead, FN(STRIP))
             }
         }

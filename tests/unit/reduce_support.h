@@ -296,7 +296,7 @@ UNUSED static void set_machine(int i)
     static const int threads[] = {1, 2, 3, 7};
     wf_set_num_threads(threads[i % 4]);
     wf_set_isa(i / 4 % WF_NISA);
-    wf_set_amd((i + i / 12) % 2);
+    wf_set_amd((i + i / 12) % 3);
 }
 
 #endif

@@ -5,6 +5,8 @@
  */
 #include <criterion/criterion.h>
 
+#include "eager/alloc.h"
+#include "eager/reduce.h"
 #include "jit/ir/dict_c.h"
 #include "jit/ir/math_f64.h"
 #include "jit/ir/math_f32.h"
@@ -309,10 +311,11 @@ Test(reduce, long_axes)
 Test(reduce, sums_in_memory)
 {
     static const int64_t shapes[][2] = {
-        {9, 1024}, {6, 100},  {7, 65},    {5, 4096},  {3, 9000},  {64, 200}, {33, 257},
-        {17, 130}, {16, 192}, {8, 1030},  {200, 129}, {4, 64},    {65, 515}, {4200, 60},
-        {2, 63},   {1, 5000}, {31, 256},  {130, 300}, {40, 1025}, {49, 777}, {15, 129},
-        {1, 200},  {24, 131}, {64, 1024}, {50, 608},  {33, 96},
+        {9, 1024},   {6, 100},    {7, 65},    {5, 4096},   {3, 9000},  {64, 200},  {33, 257},
+        {17, 130},   {16, 192},   {8, 1030},  {200, 129},  {4, 64},    {65, 515},  {4200, 60},
+        {2, 63},     {1, 5000},   {31, 256},  {130, 300},  {40, 1025}, {49, 777},  {15, 129},
+        {1, 200},    {24, 131},   {64, 1024}, {50, 608},   {33, 96},   {260, 129}, {333, 64},
+        {1030, 515}, {4700, 130}, {9000, 33}, {576, 1100},
     };
     static const int dtypes[] = {WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_F16};
     int trial = 0;
@@ -333,6 +336,27 @@ Test(reduce, sums_in_memory)
             }
         }
     }
+}
+
+/* Sums of all lanes at once want scratch memory; without it fewer columns are taken at a time. */
+Test(reduce, sums_without_memory)
+{
+    static const int64_t dims[2] = {700, 1100};
+    operand x = make_operand(WEFT_BF16, 2, dims, PLAIN);
+    float out[2][1100];
+    fill_operand(&x, 0);
+    wf_set_num_threads(1);
+    for (int without = 0; without < 2; without++) {
+        const wf_red_job j = {
+            .op = WF_RED_SUM, .compute = WEFT_F32, .axes = 1, .x = &x.v, .out = out[without]};
+        wf_set_amd(without ? 2 : 0);
+        wf_alloc_fail_after(without, 1);
+        const int status = wf_red_run(&j);
+        wf_alloc_fail_after(0, 0);
+        cr_assert_eq(status, 0);
+    }
+    cr_assert_arr_eq(out[0], out[1], sizeof out[0]);
+    free_operand(&x);
 }
 
 /* One result over more than 4096 blocks: the third level of the tree. */
