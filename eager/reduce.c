@@ -885,7 +885,12 @@ static int run_outer(engine *e, bool narrow)
     const bool as_is = e->sum != NULL || (e->in_place && e->job->map == WF_MAP_NONE);
     int64_t wide = as_is ? WIDE_BYTES : WIDE_BYTES / 2;
     e->near = e->sum != NULL && !narrow && g->nr == 1 &&
-              rows * e->columns * (int64_t)wf_dtype_size(e->job->x->dtype) <= NEAR_BYTES;
+              ((wf_amd_zen5() && rows <= WF_LANES) ||
+               rows * e->columns * (int64_t)wf_dtype_size(e->job->x->dtype) <= NEAR_BYTES);
+    if (e->near && wf_amd_zen5()) { /* see FN(ROW) of kernels/sums_t.h */
+        const int64_t share = e->columns * size / wf_num_threads() / NARROW_BYTES * NARROW_BYTES;
+        wide = share > 2 * wide ? 2 * wide : share > wide ? share : wide;
+    }
     e->tile = narrow ? e->columns : wide / size;
     const bool in_lanes = e->sum != NULL && cut_lanes(e, narrow);
     e->tiles = (e->columns + e->tile - 1) / e->tile;

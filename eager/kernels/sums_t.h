@@ -249,8 +249,9 @@ WF_INLINE FN(strip) FN(pair)(const S *x, int64_t stride, int64_t rows, int64_t l
 }
 
 /* -- of rows that are a lane each ------------------------------------------------------------------------- */
-/* Columns of a tile: what eight rows of it take as T stays in the first cache. */
-enum { FN(TILE) = 2048 / ESIZE };
+/* Columns of a tile: what eight rows of it take as T stays in the first cache. A Zen 5 gains more by rows in one piece, behind
+ * which its hardware goes on with the next ones. */
+enum { FN(TILE) = 2048 / ESIZE, FN(ROW) = 8192 / ESIZE };
 
 /* Columns [0, n) of the sum of eight rows, first[0] + first[4] and so on: two registers wide, n a multiple of that. */
 WF_INLINE void FN(eight)(T *to, const S *const *first, int64_t n)
@@ -276,13 +277,14 @@ __attribute__((noinline)) static void FN(flat)(T *out, const S *x, int64_t strid
 {
     static const int8_t reversed[8] = {0, 32, 16, 48, 8, 40, 24, 56};
     const int few = rows <= WF_LANES / 2; /* lanes of the upper half are missing */
-    S none[FN(TILE)];
-    _Alignas(64) T part[8][FN(TILE)];
-    for (int64_t c = 0; rows < WF_LANES >> few && c < FN(TILE); c++) {
+    const int64_t most = wf_amd_zen5() ? FN(ROW) : FN(TILE), tile = cols < most ? cols : most;
+    S none[FN(ROW)];
+    _Alignas(64) T part[8][FN(ROW)];
+    for (int64_t c = 0; rows < WF_LANES >> few && c < tile; c++) {
         none[c] = NOTHING;
     }
-    for (int64_t at = 0; at < cols; at += FN(TILE)) {
-        const int64_t n = cols - at < FN(TILE) ? cols - at : FN(TILE);
+    for (int64_t at = 0; at < cols; at += tile) {
+        const int64_t n = cols - at < tile ? cols - at : tile;
         for (int64_t l = 0; l < 8 >> few; l++) {
             const S *first[8];
             for (int64_t k = 0; k < 8; k++) {
@@ -382,7 +384,8 @@ static void FN(rows)(void *accv, const void *const *rows, int64_t nrows, int64_t
             EACH(8)
             EACH(7)
             EACH(6)
-            EACH(5) EACH(4) EACH(3) EACH(2) EACH(1)
+            EACH(5)
+            EACH(4) EACH(3) EACH(2) EACH(1)
 #undef EACH
                 default : break;
         }
