@@ -279,7 +279,8 @@ __attribute__((noinline)) static void FN(flat)(T *out, const S *x, int64_t strid
     const int few = rows <= WF_LANES / 2; /* lanes of the upper half are missing */
     const int64_t most = wf_amd_zen5() ? FN(ROW) : FN(TILE), tile = cols < most ? cols : most;
     S none[FN(ROW)];
-    _Alignas(64) T part[8][FN(ROW)];
+    _Alignas(64) T parts[8 * (FN(ROW) + 64 / ESIZE)];
+    const int64_t pitch = tile + 64 / ESIZE;
     for (int64_t c = 0; rows < WF_LANES >> few && c < tile; c++) {
         none[c] = NOTHING;
     }
@@ -292,13 +293,13 @@ __attribute__((noinline)) static void FN(flat)(T *out, const S *x, int64_t strid
                 __asm__("" : "+r"(row)); /* a loop for vectors would be longer than all the rest */
                 first[k] = row < rows ? x + row * stride + at : none;
             }
-            FN(eight)(part[l], first, n);
+            FN(eight)(parts + l * pitch, first, n);
         }
         for (int64_t i = 0; i < n; i += 2 * VN) {
             V v[2];
             WF_UNROLL for (int k = 0; k < 2; k++)
             {
-#define PART(l) ((V) * (const VMEM *)(part[l] + i + k * VN))
+#define PART(l) ((V) * (const VMEM *)(parts + l * pitch + i + k * VN))
                 v[k] = few ? (PART(0) + PART(2)) + (PART(1) + PART(3))
                            : ((PART(0) + PART(4)) + (PART(2) + PART(6))) +
                                  ((PART(1) + PART(5)) + (PART(3) + PART(7)));
@@ -385,7 +386,8 @@ static void FN(rows)(void *accv, const void *const *rows, int64_t nrows, int64_t
             EACH(7)
             EACH(6)
             EACH(5)
-            EACH(4) EACH(3) EACH(2) EACH(1)
+            EACH(4)
+            EACH(3) EACH(2) EACH(1)
 #undef EACH
                 default : break;
         }
