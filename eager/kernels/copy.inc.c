@@ -140,6 +140,39 @@ static inline vector reversed(vector v, __m128i in_lane)
     v = _mm512_shuffle_epi8(v, _mm512_broadcast_i32x4(in_lane));
     return _mm512_shuffle_i64x2(v, v, 0x1B);
 }
+/* A square of a line by a line from halves of lines, two in a register: fewer loads, more shuffles than by lanes, and one load
+ * instruction for each row, by which a Zen 5 foresees what comes next. */
+#define WHOLE_FN(name, T, PER, ROUNDS)                                                             \
+    static inline void name(T *dst, int64_t ld_d, const T *src, int64_t ld_s)                      \
+    {                                                                                              \
+        const int64_t step = ld_s * (int64_t)sizeof(T), out = ld_d * (int64_t)sizeof(T);           \
+        const __m512i places[2] = {_mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13),                    \
+                                   _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15)};                 \
+        char *to = (char *)dst;                                                                    \
+        ROLLED for (int h = 0; h < 2; h++)                                                         \
+        {                                                                                          \
+            vector half[2][PER];                                                                   \
+            const char *from = (const char *)src + h * 32;                                         \
+            UNROLLED for (int g = 0; g < 2; g++)                                                   \
+            {                                                                                      \
+                vector *r = half[g], t[PER];                                                       \
+                UNROLLED for (int k = 0; k < PER; k++)                                             \
+                {                                                                                  \
+                    r[k] = _mm512_inserti64x4(                                                     \
+                        _mm512_castsi256_si512(_mm256_loadu_si256((const void *)from)),            \
+                        _mm256_loadu_si256((const void *)(from + 2 * PER * step)), 1);             \
+                    NEXT_ROW(from, step);                                                          \
+                }                                                                                  \
+                ROUNDS                                                                             \
+            }                                                                                      \
+            UNROLLED for (int k = 0; k < 2 * PER; k++)                                             \
+            {                                                                                      \
+                put(to, _mm512_permutex2var_epi64(half[0][k % PER], places[k / PER],               \
+                                                  half[1][k % PER]));                              \
+                NEXT_ROW(to, out);                                                                 \
+            }                                                                                      \
+        }                                                                                          \
+    }
 #define ROUND8 ROUND(16, _mm512_unpacklo_epi8, _mm512_unpackhi_epi8)
 #define ROUND16 ROUND(8, _mm512_unpacklo_epi16, _mm512_unpackhi_epi16)
 #define ROUND32 ROUND(4, _mm512_unpacklo_epi32, _mm512_unpackhi_epi32)
@@ -194,6 +227,19 @@ BLOCK_FN(block_2, uint16_t, 8, SIDE, lanes_of, vector, put, UNROLLED, ROUND16 RO
 BLOCK_FN(block_4, uint32_t, 4, SIDE, lanes_of, vector, put, UNROLLED, ROUND32 ROUND32, int64_t,
          fetch_ahead)
 BLOCK_FN(block_8, uint64_t, 2, SIDE, lanes_of, vector, put, , ROUND64, int64_t, fetch_ahead)
+
+#if defined(__AVX512F__)
+enum { HAS_WHOLE = 1 };
+WHOLE_FN(whole_2, uint16_t, 8, ROUND16 ROUND16 ROUND16)
+WHOLE_FN(whole_4, uint32_t, 4, ROUND32 ROUND32)
+WHOLE_FN(whole_8, uint64_t, 2, ROUND64)
+#else
+enum { HAS_WHOLE = 0 };
+#define whole_2(d, ldd, s, s0) ((void)0)
+#define whole_4(d, ldd, s, s0) ((void)0)
+#define whole_8(d, ldd, s, s0) ((void)0)
+#endif
+#define whole_1(d, ldd, s, s0) ((void)0)
 
 #if defined(SIDE_PAST)
 /* Past the caches rows of dst are written by pieces, pairs of lines: single ones take twice as long. */
@@ -288,10 +334,11 @@ typedef struct square {
 } square;
 
 /* How the squares of a block are walked. */
-typedef enum walk { ALONG, DOWN, DIAGONAL } walk;
+typedef enum walk { ALONG, DOWN, DIAGONAL, FOURS } walk;
 
 /* The square after s of m rows and n columns: the next one of the same rows, so that lines and pages of dst fill up, the
- * next one of the same columns, so that src is read from end to end, or the next one of a diagonal. */
+ * next one of the same columns, so that src is read from end to end, the next one of a diagonal, or the next one of four that
+ * are a square themselves: of pairs of lines the second one has been fetched with the first. */
 static inline square after(square s, int64_t m, int64_t n, int64_t side, walk w)
 {
     if (w == ALONG) {
@@ -299,6 +346,14 @@ static inline square after(square s, int64_t m, int64_t n, int64_t side, walk w)
         if (s.j < n)
             return s;
         return (square){.i = s.i + side < m ? s.i + side : 0};
+    }
+    if (w == FOURS) {
+        const bool right = s.j / side % 2, low = s.i / side % 2;
+        if (right && low && s.j + side == n)
+            return (square){.i = s.i + side < m ? s.i + side : 0};
+        s.i += right ? (low ? -side : side) : 0;
+        s.j += right && !low ? -side : side;
+        return s;
     }
     if (w == DOWN) {
         s.i += side;
@@ -435,7 +490,8 @@ static __attribute__((noinline)) void gather_lines(char *to, const void *from, i
  * column of squares would need the same few sets. Other rows are read from end to end, unless some start within lines of
  * dst: those are best filled at once. AMD's hardware goes on fetching what lies beyond the last row of a diagonal, for
  * writing: of a block less high than wide, which is a thread's share of a transpose, those are another thread's. (Such blocks, the
- * bands of a sum with a transposed operand among them, are as fast or faster there without asking for lines.) */
+ * bands of a sum with a transposed operand among them, are as fast or faster there without asking for lines.) A Zen 5 takes squares
+ * of halves of lines, which need neither requests nor, a page apart, copies of lines, and instead of a diagonal fours of them. */
 #define PACK(T, width)                                                                              \
     static inline void square_##width(T *d, int64_t ldd, const T *s, int64_t s0, int64_t ahead)     \
     {                                                                                               \
@@ -444,16 +500,25 @@ static __attribute__((noinline)) void gather_lines(char *to, const void *from, i
             for (int64_t j = 0; j < L; j += SIDE * B)                                               \
                 block_##width(d + i * ldd + j, ldd, s + i + j * s0, s0, j == 0 ? ahead : 0);        \
     }                                                                                               \
+    /* A copy for what is rare. */                                                                  \
+    static __attribute__((noinline)) void alone_##width(T *d, int64_t ldd, const T *s, int64_t s0)  \
+    {                                                                                               \
+        square_##width(d, ldd, s, s0, 0);                                                           \
+    }                                                                                               \
     static inline void squares_##width(T *d, int64_t ldd, const T *s, int64_t s0, int64_t m,        \
                                        int64_t n)                                                   \
     {                                                                                               \
         enum { L = LINE / sizeof(T), SIZE = sizeof(T) };                                            \
         const uintptr_t apart = (uintptr_t)((ldd | s0) * SIZE);                                     \
         const bool share = m < n && wf_amd();                                                       \
+        const bool whole = HAS_WHOLE && SIZE > 1 && wf_amd_zen5(),                                  \
+                   one_set = s0 * SIZE % ONE_SET == 0;                                              \
+        const bool fours = whole && SIZE < 8 && !one_set && (m | n) / L % 2 == 0;                   \
         const walk w = ((uintptr_t)d | apart) % LINE || share ? ALONG                               \
                        : apart % CROWDED                      ? DOWN                                \
-                                                              : DIAGONAL;                                                \
-        const bool crowded = s0 * SIZE % ONE_SET == 0;                                              \
+                       : fours                                ? FOURS                               \
+                                                              : DIAGONAL;                                                          \
+        const bool crowded = one_set && !whole;                                                     \
         _Alignas(64) char lines[L * LINE];                                                          \
         square at = {0}, next;                                                                      \
         for (int64_t left = m / L * (n / L); left > 0; left--, at = next) {                         \
@@ -463,8 +528,11 @@ static __attribute__((noinline)) void gather_lines(char *to, const void *from, i
                 gather_lines(lines, from, s0 *SIZE, L);                                             \
                 from = (const T *)(const void *)lines;                                              \
             }                                                                                       \
-            square_##width(d + at.i * ldd + at.j, ldd, from, crowded ? L : s0,                      \
-                           share ? 0 : ((next.i - at.i) * ldd + next.j - at.j) * SIZE);             \
+            if (whole)                                                                              \
+                whole_##width(d + at.i * ldd + at.j, ldd, from, s0);                                \
+            else                                                                                    \
+                square_##width(d + at.i * ldd + at.j, ldd, from, crowded ? L : s0,                  \
+                               share ? 0 : ((next.i - at.i) * ldd + next.j - at.j) * SIZE);         \
         }                                                                                           \
     }                                                                                               \
     /* The same by way of strips of a few lines, rows of which are then written from end to end. */ \
@@ -477,7 +545,7 @@ static __attribute__((noinline)) void gather_lines(char *to, const void *from, i
             const int64_t cols = n - j < MOST ? n - j : MOST;                                       \
             for (int64_t i = 0; i < m; i += L) {                                                    \
                 for (int64_t k = 0; k < cols; k += L)                                               \
-                    square_##width(strip + k, PITCH_OF, s + i + (j + k) * s0, s0, 0);               \
+                    alone_##width(strip + k, PITCH_OF, s + i + (j + k) * s0, s0);                   \
                 for (int64_t k = 0; k < L; k++)                                                     \
                     for (int64_t at = 0; at < cols; at += VECTOR / (int64_t)sizeof(T))              \
                         put(d + (i + k) * ldd + j + at, get(strip + k * PITCH_OF + at));            \
@@ -500,8 +568,8 @@ static __attribute__((noinline)) void gather_lines(char *to, const void *from, i
             for (int64_t i = 0; i < rows; i += L) {                                                 \
                 const int64_t at = i + L <= rows ? i : rows - L;                                    \
                 for (int64_t j = i + L <= mb ? nb : 0; j < cols; j += L)                            \
-                    square_##width(d + at * ldd + (j + L <= cols ? j : cols - L), ldd,              \
-                                   s + at + (j + L <= cols ? j : cols - L) * s0, s0, 0);            \
+                    alone_##width(d + at * ldd + (j + L <= cols ? j : cols - L), ldd,               \
+                                  s + at + (j + L <= cols ? j : cols - L) * s0, s0);                \
             }                                                                                       \
         } else if (rows >= S && cols >= S) {                                                        \
             for (int64_t i = 0; i < rows; i += S) {                                                 \

@@ -248,6 +248,7 @@ WF_INLINE FN(strip) FN(pair)(const S *x, int64_t stride, int64_t rows, int64_t l
     return l + 32 < rows ? FN(plus)(s, FN(lane)(x, stride, rows, l + 32)) : s;
 }
 
+#if WF_VBYTES > 16 /* SSE2 is not timed */
 /* -- of rows that are a lane each ------------------------------------------------------------------------- */
 /* Columns of a tile: what eight rows of it take as T stays in the first cache. A Zen 5 gains more by rows in one piece, behind
  * which its hardware goes on with the next ones. */
@@ -311,12 +312,14 @@ __attribute__((noinline)) static void FN(flat)(T *out, const S *x, int64_t strid
         }
     }
 }
+#endif
 
 /* out[c] = the sum of column c over the rows of one block, rows <= 4096, cols >= STRIP: the whole tree of
  * the lanes in registers, a strip of columns at a time. */
 static void FN(tree)(void *outv, const void *xv, int64_t stride, int64_t rows, int64_t cols)
 {
     static const int8_t reversed[8] = {0, 4, 2, 6, 1, 5, 3, 7};
+#if WF_VBYTES > 16
     /* Strips of lines are read from end to end, too, if not by AMD's hardware; f16 is bound by its widening. */
     const bool strips =
         ALONE && (sizeof(S) < ESIZE || (VN * ESIZE == 64 && rows > WF_LANES / 2 && !wf_amd()));
@@ -325,6 +328,7 @@ static void FN(tree)(void *outv, const void *xv, int64_t stride, int64_t rows, i
         FN(flat)(outv, xv, stride, rows, cols);
         return;
     }
+#endif
 #define PAIR(j) FN(pair)(x, stride, rows, l + (j))
     for (int64_t at = 0; at < cols; at += FN(STRIP)) {
         const int64_t c = at + FN(STRIP) <= cols ? at : cols - FN(STRIP);
@@ -387,7 +391,9 @@ static void FN(rows)(void *accv, const void *const *rows, int64_t nrows, int64_t
             EACH(6)
             EACH(5)
             EACH(4)
-            EACH(3) EACH(2) EACH(1)
+            EACH(3)
+            EACH(2)
+            EACH(1)
 #undef EACH
                 default : break;
         }

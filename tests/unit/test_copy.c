@@ -211,11 +211,11 @@ Test(copy, transposes)
             d.strides[1] = 1;
             for (size_t i = 0; i < bytes; i++)
                 from[i] = (char)rng();
-            for (int way = 0; way < 4 * (most + 1); way++) {
-                const int isa = way / 4;
+            for (int way = 0; way < 6 * (most + 1); way++) {
+                const int isa = way / 6;
                 memset(to, 0, bytes);
                 wf_set_isa(isa);
-                wf_set_amd(way % 2);
+                wf_set_amd(way % 3);
                 wf_set_num_threads(1 + way % 4);
                 wake_workers();
                 wf_copy(&d, &s);
@@ -298,15 +298,15 @@ Test(copy, transposes_past_the_caches)
                 for (int64_t j = 0; j < n; j++)
                     memcpy(want + (i * row + j) * size, from + (j * apart + i) * size,
                            (size_t)size);
-            for (int i = 0; i < 2 * (most + 1); i++) {
-                wf_set_isa(i / 2);
-                wf_set_amd(i % 2);
+            for (int i = 0; i < 3 * (most + 1); i++) {
+                wf_set_isa(i / 3);
+                wf_set_amd(i % 3);
                 const wf_kernels *k = wf_kernels_now();
                 memset(to, 0x77, written);
                 k->pack_nt[width](to, row, from, 1, apart, (size_t)m, (size_t)n);
                 k->fence();
                 cr_assert_eq(memcmp(to, want, written), 0, "%lld x %lld of %lld bytes, isa %d",
-                             (long long)m, (long long)n, (long long)size, i / 2);
+                             (long long)m, (long long)n, (long long)size, i / 3);
             }
             free(from);
             free(to);
