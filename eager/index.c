@@ -68,10 +68,15 @@ static int load_indices(const wf_view *v, int64_t extent, int axis, wf_dense *ou
     if (bad == n) {
         return 0;
     }
+    const int64_t found = a.at[bad];
+    char sign[48] = "";
+    if (found > INT64_MAX / 2) { /* losses take signs off, so that no class counts from the end */
+        snprintf(sign, sizeof sign, "; %" PRId64 " without its sign", found + INT64_MIN);
+    }
     code = wf_fail(why, WEFT_EINDEX,
                    "index %" PRId64 " (element %" PRId64
-                   " of the indices) is outside axis %d of extent %" PRId64,
-                   a.at[bad], bad, axis, extent);
+                   " of the indices%s) is outside axis %d of extent %" PRId64,
+                   found, bad, sign, axis, extent);
     if (extent > 0) {
         wf_hint(why, "indices run from 0 to %" PRId64 ", or from -%" PRId64 " to -1 from the end",
                 extent - 1, extent);

@@ -240,6 +240,7 @@ static int map_ins(mapper *m, wf_fn *out, wf_why *why)
     rc = map_row(m, out, i, why);
     if (!rc) {
         out->ins[m->at].flags = i->flags;
+        wf_fn_name_call(out, m->at, wf_fn_call_name(f, m->at));
     }
     return rc;
 }

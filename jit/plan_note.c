@@ -18,6 +18,13 @@ const char *wf_plan_site(const wf_plan *p, const wf_fn *recording, uint32_t k)
     return loc ? recording->locs[loc] : NULL;
 }
 
+/* Of instruction k, what the user called. */
+static const char *called_name(const wf_plan *p, const wf_fn *recording, uint32_t k)
+{
+    const wf_val from = recording ? wf_fn_origin(p->fn, k + 1) : 0;
+    return from ? wf_fn_call_name(recording, from - 1) : wf_fn_call_name(p->fn, k);
+}
+
 /* "; operands: f32[5,3], i64[2]" */
 static void describe_operands(const wf_fn *f, uint32_t k, char *text, size_t size)
 {
@@ -49,13 +56,12 @@ void wf_plan_name_failure(const wf_plan *p, const wf_fn *recording, uint32_t k, 
 {
     const wf_why was = *why;
     char operands[128];
-    const char *op = wf_rows[p->fn->ins[k].op].name;
-    const char *site = wf_plan_site(p, recording, k);
+    const char *site = wf_plan_site(p, recording, k), *op = called_name(p, recording, k);
     const char *at = site ? wf_site_file(site) : "";
     describe_operands(p->fn, k, operands, sizeof operands);
     const size_t words = strlen(op) + strlen(was.rule) + strlen(at) + strlen(operands);
     const bool fit = words + sizeof ":  (called at )" < sizeof why->rule;
-    wf_fail(why, was.code, "%s: %.120s%s%s%.80s%s", op, was.rule, fit ? operands : "",
+    wf_fail(why, was.code, "%.40s: %.120s%s%s%.80s%s", op, was.rule, fit ? operands : "",
             site ? " (called at " : "", at, site ? ")" : "");
     memcpy(why->hint, was.hint, sizeof why->hint);
 }

@@ -287,6 +287,15 @@ int wf_trace_set_value(wf_trace *t, wf_slot *s, wf_val v, wf_why *why)
 
 /* -- values of slots ----------------------------------------------------------------------------------------- */
 
+/* Instruction k, just appended, may find a bad index when it runs: then it is the function that the user called which is named. */
+static void name_call(const wf_trace *t, wf_op op, uint32_t k)
+{
+    const bool checks = wf_rows[op].kind == WF_KIND_INDEX || op == WF_OP_CROSS_ENTROPY;
+    if (__builtin_expect(checks && t->c->called && t->c->called->name, 0)) {
+        wf_fn_name_call(t->fn, k, t->c->called->name);
+    }
+}
+
 /* Appends an op whose results have the types of the slots dst: dispatch has inferred them. */
 int wf_trace_push(wf_trace *t, wf_op op, const wf_attr *attr, int nsrc, const wf_val *src, int ndst,
                   wf_slot *const *dst, wf_val *out, wf_why *why)
@@ -328,6 +337,7 @@ int wf_trace_push(wf_trace *t, wf_op op, const wf_attr *attr, int nsrc, const wf
         f->n = before;
         return no_memory(why);
     }
+    name_call(t, op, before);
     return 0;
 }
 

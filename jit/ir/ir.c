@@ -119,6 +119,7 @@ void wf_fn_clear(wf_fn *f)
     f->origin = NULL;
     f->caporigin = 0;
     f->n = f->ntypes = f->nlists = f->nsymbols = f->ninputs = f->nslots = f->noutputs = 0;
+    f->ncalls = 0;
     f->nattrs = f->nlocs = 1;
 }
 
@@ -138,6 +139,7 @@ void wf_fn_free(wf_fn *f)
     free(f->attrs);
     free(f->lists);
     free(f->locs);
+    free(f->calls);
     free(f->symbols);
     free(f->inputs);
     free(f->slots);
@@ -267,6 +269,25 @@ uint32_t wf_fn_intern_loc(wf_fn *f, const char *loc)
     }
     f->locs[f->nlocs] = loc;
     return f->nlocs++;
+}
+
+void wf_fn_name_call(wf_fn *f, uint32_t ins, const char *name)
+{
+    if (name && strcmp(name, wf_rows[f->ins[ins].op].name) != 0 &&
+        wf_grow(&f->calls, f->ncalls, 1, &f->capcalls, sizeof *f->calls) == 0) {
+        f->calls[f->ncalls++] = (wf_called_as){ins, name};
+    }
+}
+
+const char *wf_fn_call_name(const wf_fn *f, uint32_t ins)
+{
+    for (uint32_t k = f->ncalls;
+         k-- > 0;) { /* the latest: an instruction before it may have been taken back */
+        if (f->calls[k].ins == ins) {
+            return f->calls[k].name;
+        }
+    }
+    return wf_rows[f->ins[ins].op].name;
 }
 
 const wf_val *wf_ins_src(const wf_fn *f, const wf_ins *i)

@@ -104,6 +104,12 @@ _Static_assert(WF_OP_COUNT <= 256, "an op is a byte of its instruction");
 #define WF_INS_JOINED                                                                              \
     2u /* run op by op, it is done in one pass with the row before it: a further line of an update */
 
+/* An instruction that may find a bad index when it runs, and the function that was called for it: another name than its row's. */
+typedef struct wf_called_as {
+    uint32_t ins;
+    const char *name; /* lives as long as the process */
+} wf_called_as;
+
 struct wf_fn {
     char name[64];
     wf_ins *ins;
@@ -117,6 +123,8 @@ struct wf_fn {
     uint32_t nlists, caplists;
     const char **locs; /* static strings of call sites; [0] unused */
     uint32_t nlocs, caplocs;
+    wf_called_as *calls; /* few; not part of identity */
+    uint32_t ncalls, capcalls;
     char (*symbols)[32];
     uint32_t nsymbols;
     wf_range range[WF_MAX_SYMBOLS]; /* of symbol k */
@@ -164,6 +172,10 @@ uint32_t wf_fn_intern_type(wf_fn *f, const wf_type *t);
 uint32_t wf_fn_find_type(const wf_fn *f, const wf_type *t);
 uint32_t wf_fn_intern_attr(wf_fn *f, const wf_attr *a);
 uint32_t wf_fn_intern_loc(wf_fn *f, const char *loc);
+/* Instruction ins was called by that name, for messages; NULL, or without memory: by its row's. */
+void wf_fn_name_call(wf_fn *f, uint32_t ins, const char *name);
+/* The name that instruction ins was called by. */
+const char *wf_fn_call_name(const wf_fn *f, uint32_t ins);
 wf_val wf_fn_push(wf_fn *f, const wf_ins *i);
 /* Stores the operands of i: in place, or as a list. 0 or WEFT_ENOMEM. */
 int wf_fn_set_src(wf_fn *f, wf_ins *i, int nsrc, const wf_val *src);

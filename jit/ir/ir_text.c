@@ -186,6 +186,10 @@ static void print_ins(const wf_fn *f, uint32_t k, FILE *out)
     if (i->flags & WF_INS_JOINED) {
         fputs(" joined", out);
     }
+    const char *called = wf_fn_call_name(f, k);
+    if (called != wf_rows[i->op].name) {
+        fprintf(out, " called \"%s\"", called);
+    }
     print_site(i->loc && i->op != WF_OP_RESULT ? f->locs[i->loc] : NULL, out);
 }
 
@@ -455,7 +459,7 @@ typedef struct lists {
     int64_t ints[64], dyn[255];
     double flt[32];
     wf_attr attr;
-    const char *site;
+    const char *site, *called;
 } lists;
 
 /* name(v, v, ...) into at most max entries. */
@@ -514,7 +518,7 @@ static bool parse_site(parser *s, const char **site)
 static bool parse_attrs(parser *s, lists *l, uint8_t *ins_flags)
 {
     memset(&l->attr, 0, sizeof l->attr);
-    l->site = NULL;
+    l->site = l->called = NULL;
     l->attr.ints = l->ints;
     l->attr.dyn = l->dyn;
     l->attr.flt = l->flt;
@@ -543,6 +547,8 @@ static bool parse_attrs(parser *s, lists *l, uint8_t *ins_flags)
             *ins_flags |= WF_INS_NOGRAD;
         } else if (accept(s, "joined")) {
             *ins_flags |= WF_INS_JOINED;
+        } else if (accept(s, "called")) {
+            ok = parse_site(s, &l->called);
         } else if (accept(s, "at")) {
             ok = parse_site(s, &l->site);
         } else {
@@ -603,6 +609,7 @@ static bool parse_row(parser *s, wf_op op, const wf_type *t)
         return false;
     }
     s->f->ins[dst[0] - 1].flags = flags;
+    wf_fn_name_call(s->f, dst[0] - 1, l.called);
     return wf_type_same(wf_fn_type(s->f, dst[0]), t) || fail(s, "the type that the operands give");
 }
 

@@ -109,6 +109,27 @@ Test(ir, scalar_slots_are_exact)
     cr_assert_null(parse("fn f {\n  %1 = scalar i64 9223372036854775808\n  return %1\n}", &why));
 }
 
+Test(ir, what_was_called_prints_and_parses)
+{
+    static const char text[] =
+        "fn f {\n"
+        "  %1 = input f32[2,3]\n"
+        "  %2 = input i64[2,1]\n"
+        "  %3 = take_along f32[2,1] %1, %2 ints(1) called \"nll_loss\" at \"a.c:7\"\n"
+        "  %4 = take_along f32[2,1] %1, %2 ints(1) at \"a.c:8\"\n"
+        "  return %3, %4\n"
+        "}\n";
+    wf_why why = {0};
+    wf_fn *f = parse(text, &why);
+    cr_assert_not_null(f, "%s", why.rule);
+    char *again = wf_fn_text(f);
+    cr_assert_str_eq(text, again);
+    cr_assert_str_eq(wf_fn_call_name(f, 2), "nll_loss");
+    cr_assert_str_eq(wf_fn_call_name(f, 3), "take_along");
+    free(again);
+    wf_fn_free(f);
+}
+
 Test(ir, fused_derivative_rows)
 {
     static const char head[] = "fn f {\n"

@@ -22,7 +22,7 @@ static const char *at_line(int line)
 
 /* -- errors of kernels ------------------------------------------------------------------------------------------ */
 
-static int select_line, loss_line;
+static int select_line, loss_line, nll_line, weights_line, rows_line;
 
 static weft_status select_rows(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
                                int n_out)
@@ -43,6 +43,36 @@ static weft_status loss_of(void *self, const weft_tensor *in, int n_in, weft_ten
     return weft_error_status(out[0]);
 }
 
+/* Rows that are parts of another call: that is what is named. */
+static weft_status nll_of(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    weft_tensor h = weft_log_softmax(in[0], -1);
+    nll_line = __LINE__ + 1;
+    out[0] = weft_nll_loss(h, in[1]);
+    return weft_error_status(out[0]);
+}
+
+static weft_status weighted_loss_of(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                                    int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    weft_tensor weight = weft_sum(in[0], weft_axes(0));
+    weights_line = __LINE__ + 1;
+    out[0] = weft_cross_entropy(in[0], in[1], .weight = weight);
+    return weft_error_status(out[0]);
+}
+
+static weft_status embedding_of(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                                int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    weft_tensor h = weft_mul(in[0], weft_f(2));
+    rows_line = __LINE__ + 1;
+    out[0] = weft_embedding(h, in[1]);
+    return weft_error_status(out[0]);
+}
+
 static void check_says(const char *way, const char *op, const char *operands, int line)
 {
     const char *text = weft_last_error();
@@ -55,18 +85,27 @@ static void check_says(const char *way, const char *op, const char *operands, in
 
 Test(sites, an_index_out_of_range_names_op_operands_and_line)
 {
-    const int64_t bad[5] = {1, 1, 9, 1, 1}, good[5] = {1, 1, 0, 1, 1};
+    const int64_t good[5] = {1, 1, 0, 1, 1};
     struct {
         weft_jit_fn fn;
-        const char *op;
+        int64_t bad;
+        const char *op, *operands;
         int *line;
-    } cases[] = {{select_rows, "index_select: index 9", &select_line},
-                 {loss_of, "cross_entropy: ", &loss_line}};
-    for (int k = 0; k < 2; k++) {
+    } cases[] = {
+        {select_rows, 9, "index_select: index 9", "; operands: f32[5,3], i64[5]", &select_line},
+        {loss_of, 9, "cross_entropy: ", "; operands: f32[5,3], i64[5]", &loss_line},
+        {nll_of, 9, "nll_loss: index 9 ", "extent 3", &nll_line},
+        {nll_of, -1,
+         "nll_loss: index 9223372036854775807 (element 2 of the indices; -1 without its sign) ",
+         "extent 3", &nll_line},
+        {weighted_loss_of, 9, "cross_entropy: ", "", &weights_line},
+        {embedding_of, 9, "embedding: index 9", "; operands: f32[5,3], i64[5]", &rows_line}};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        const int64_t bad[5] = {1, 1, cases[k].bad, 1, 1};
         weft_tensor in[2] = {weft_randn(weft_shape(5, 3)),
                              weft_from_data(bad, weft_shape(5), WEFT_I64)},
                     y, fine = weft_from_data(good, weft_shape(5), WEFT_I64);
-        const char *op = cases[k].op, *operands = "; operands: f32[5,3], i64[5]";
+        const char *op = cases[k].op, *operands = cases[k].operands;
         for (int frozen = 0; frozen < 2; frozen++) {
             weft_jit *j =
                 weft_jit_trace(cases[k].fn, NULL, .frozen = frozen, .always_record = !frozen);
