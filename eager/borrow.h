@@ -57,35 +57,31 @@ static inline wf_slot *wf_borrow(wf_ctx *c, weft_tensor t)
     return NULL;
 }
 
-/* Borrows kept tensor t of this context, which lies in slot s, for a call of the user's function: ops need not borrow it again
- * until wf_end_lend, which there must be. False: it is dead. c->nborrowed is below c->most_borrowed. */
-__attribute__((always_inline)) static inline bool wf_lend(wf_ctx *c, wf_slot *s,
-                                                          const weft_tensor *t)
+/* Borrows tensor t, which this thread kept and may have freed since, for a call of the user's function: short ops (eager/quick.h) need
+ * not borrow it again until wf_end_lend, which there must be; others would take longer to look than to borrow. c->nborrowed is below c->most_borrowed. */
+static inline void wf_lend(wf_ctx *c, weft_tensor t)
 {
-    const uint32_t k = c->nborrowed;
-    atomic_store_explicit(&c->borrowed[k], s, memory_order_relaxed);
+    wf_slot *s = wf_slot_at(c, t.slot);
+    atomic_store_explicit(&c->borrowed[c->nborrowed++], s, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
-    const uint64_t st = atomic_load_explicit(&s->state, memory_order_acquire);
-    c->nborrowed = k + 1;
-    const bool alive = (st & ~WF_STATE_PINS) == (t->serial << 18 | WF_STATE_KEPT);
-    c->lent_slot = alive ? s : NULL;
-    c->lent = *t;
-    return alive;
+    c->lent = s;
+    c->lent_at = t.slot;
 }
 
 /* Loans are given back in the reverse order: the last one is that one. */
 static inline void wf_end_lend(wf_ctx *c)
 {
     wf_slot *s = atomic_load_explicit(&c->borrowed[c->nborrowed - 1], memory_order_relaxed);
-    c->lent_slot = NULL;
+    c->lent = NULL;
     wf_give_back(c, s);
 }
 
-/* Is it t, alive, that c->lent_slot, not NULL, is? */
+/* Is t what is lent, and alive? */
 static inline bool wf_is_lent(const wf_ctx *c, weft_tensor t)
 {
-    return t.slot == c->lent.slot && t.serial == c->lent.serial && t.context == c->lent.context &&
-           !(atomic_load_explicit(&c->lent_slot->state, memory_order_acquire) & WF_STATE_DEAD);
+    const uint64_t st = atomic_load_explicit(&c->lent->state, memory_order_acquire);
+    return t.slot == c->lent_at && t.context == c->id &&
+           (st & ~WF_STATE_PINS) == (t.serial << 18 | WF_STATE_KEPT);
 }
 
 /* How a slot is held that must not go while it is used. */
@@ -95,11 +91,6 @@ typedef enum wf_hold { WF_HOLD_SCOPE = 0, WF_HOLD_PINNED = 1, WF_HOLD_LENT = 256
 static inline wf_slot *wf_take_hold_kept(wf_ctx *c, weft_tensor t, wf_hold *how)
 {
     bool pinned = false;
-    if (c->lent_slot &&
-        wf_is_lent(c, t)) { /* for the length of a call that whatever needs it now is part of */
-        *how = WF_HOLD_SCOPE;
-        return c->lent_slot;
-    }
     wf_slot *s = wf_borrow(c, t);
     *how = WF_HOLD_LENT;
     if (__builtin_expect(s != NULL, 1)) {

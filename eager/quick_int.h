@@ -32,6 +32,9 @@ typedef struct found {
 __attribute__((noinline, unused)) static found pin(wf_ctx *c, weft_tensor t)
 {
     wf_hold how = WF_HOLD_SCOPE;
+    if (c->lent && wf_is_lent(c, t)) {
+        return (found){c->lent, WF_HOLD_SCOPE};
+    }
     wf_slot *s = t.slot >= WF_ABSENT_SLOT ? NULL : wf_take_hold_kept(c, t, &how);
     return (found){s, (unsigned)how};
 }

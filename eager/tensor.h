@@ -426,9 +426,9 @@ typedef struct wf_ctx {
     wf_slot *_Atomic borrowed[WF_BORROWS];
     uint32_t nborrowed, most_borrowed;
     atomic_bool lends; /* it has written some down */
-    /* One of them that is held for the length of a call of the user's function, and its handle; NULL: none. */
-    wf_slot *lent_slot;
-    weft_tensor lent;
+    /* One of them that is held for the length of a call of the user's function, and its number; NULL: none. */
+    wf_slot *lent;
+    uint32_t lent_at;
     wf_gone gone[WF_GONE]; /* that this thread let go of last */
     uint32_t ngone;
     struct wf_ctx *next_free;

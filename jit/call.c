@@ -358,8 +358,9 @@ __attribute__((noinline)) weft_status wf_call_watched(weft_jit *j, const weft_te
 
 /*
  * A seat's call of one result, in the caller's scope, which is empty: the result and nothing else is in it afterwards, or
- * wf_call_end sees to it. lent: what is borrowed for the call, or NULL. What all this costs beside the function is some hundred
- * instructions; an add of few elements takes 900.
+ * wf_call_end sees to it. lent: in[0] is borrowed for the call. What all this costs beside the function is some 120 instructions; an
+ * add of few elements takes twice as many. Conditions are ored, as a product of few rows, whose loops differ from call to call, is
+ * slowed down by every branch that the processor remembers between them.
  */
 static inline __attribute__((always_inline)) weft_status
 run_plain(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *out, bool lent)
@@ -377,8 +378,9 @@ run_plain(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *
     const uint32_t slot = (uint32_t)place;
     const uint64_t odd = (uint64_t)(uint32_t)rc | (uint64_t)(uintptr_t)c->recorder |
                          (uint64_t)(uintptr_t)c->region.of | (c->error_seen ^ errors) |
-                         (c->depth ^ scope) | (place >> 32 ^ c->id);
-    if (__builtin_expect(odd == 0 && slot != 0 && c->scopes[scope].head == slot, 1)) {
+                         (c->depth ^ scope) | (place >> 32 ^ c->id) |
+                         (c->scopes[scope].head ^ slot);
+    if (__builtin_expect(odd == 0 && slot != 0, 1)) {
         const wf_slot *s = wf_slot_at(c, slot);
         const uint64_t state = atomic_load_explicit(&s->state, memory_order_relaxed);
         if (__builtin_expect(WF_STATE_SERIAL(state) == r.serial, 1)) {
@@ -397,78 +399,66 @@ run_plain(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *
     return (weft_status)rc;
 }
 
-/* Functions of their own, jumped to: what comes before them needs no stack. */
-__attribute__((noinline)) static weft_status
-run_owned(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *out)
-{
-    return run_plain(j, c, in, n_in, out, false);
-}
-
+/* A function of its own, jumped to: what comes before it needs no stack. */
 __attribute__((noinline)) static weft_status run_lent(weft_jit *j, wf_ctx *c, const weft_tensor *in,
                                                       int n_in, weft_tensor *out)
 {
+    wf_lend(c, in[0]);
     return run_plain(j, c, in, n_in, out, true);
 }
 
-/* The argument is dead, or of another kind. */
-__attribute__((noinline)) static weft_status refuse(weft_jit *j, wf_ctx *c, const weft_tensor *in,
-                                                    int n_in, weft_tensor *out)
-{
-    wf_end_lend(c);
-    return wf_call_watched(j, in, n_in, out, 1, NULL);
-}
-
-/* Is t a handle of this thread's context that a scope need not own? */
-static inline bool may_lend(const wf_ctx *c, weft_tensor t)
-{
-    return t.context == c->id && t.slot != 0 && t.slot < WF_ABSENT_SLOT &&
-           c->nborrowed < c->most_borrowed &&
-           t.slot / WF_CHUNK_SLOTS < atomic_load_explicit(&c->nchunks, memory_order_relaxed);
-}
-
-/* A call of one result whose first argument is not the one that the seat knows; the seat has calls left. */
+/* A call of one result whose first argument is not one that the seat knows; the seat has calls left. */
 __attribute__((noinline)) static weft_status
 run_other(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *out)
 {
     wf_seat *seat = &j->seat[0];
+    const weft_tensor first = in[0];
     const int64_t left = atomic_load_explicit(&seat->left, memory_order_relaxed);
-    const wf_slot *a = wf_slot_of(c, in[0]);
-    if (a && wf_seat_fits(seat, a)) {
-        atomic_store_explicit(&seat->left, left - 1, memory_order_relaxed);
-        return run_owned(j, c, in, n_in, out);
+    wf_hold how;
+    wf_slot *a = wf_take_hold(c, first, &how);
+    const bool fits = a && wf_seat_fits(seat, a);
+    if (a) {
+        wf_end_hold(c, a, how);
     }
-    if (!a && may_lend(c, in[0])) {
-        wf_slot *s = wf_slot_at(c, in[0].slot);
-        if (!wf_lend(c, s, &in[0]) || !wf_seat_fits(seat, s)) {
-            return refuse(j, c, in, n_in, out);
-        }
-        atomic_store_explicit(&seat->left, left - 1, memory_order_relaxed);
-        return run_lent(j, c, in, n_in, out);
+    if (!fits) {
+        return wf_call_watched(j, in, n_in, out, 1, NULL);
     }
-    return wf_call_watched(j, in, n_in, out, 1, NULL);
+    if (how == WF_HOLD_LENT) {
+        seat->known[first.slot % WF_KNOWN] = first;
+    }
+    atomic_store_explicit(&seat->left, left - 1, memory_order_relaxed);
+    return run_plain(j, c, in, n_in, out, false);
 }
 
 weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_tensor *out,
                            int n_out)
 {
     wf_ctx *c = wf_tls_ctx;
-    if (__builtin_expect(n_out != 1 || n_in <= 0 || !j || !in || !out, 0)) {
+    /* no address has its highest bit set, nor is one less than 0 */
+    const uint64_t none = ((uintptr_t)j - 1) | ((uintptr_t)c - 1) | ((uintptr_t)in - 1) |
+                          ((uintptr_t)out - 1) | (uint64_t)((int64_t)n_in - 1);
+    if (__builtin_expect((none >> 63 | (uint64_t)(uint32_t)(n_out ^ 1)) != 0, 0)) {
         return wf_call_watched(j, in, n_in, out, n_out, NULL);
     }
     wf_seat *seat = &j->seat[0];
+    const wf_ctx *owner = atomic_load_explicit(&seat->owner, memory_order_relaxed);
     const int64_t left = atomic_load_explicit(&seat->left, memory_order_relaxed);
-    if (__builtin_expect(atomic_load_explicit(&seat->owner, memory_order_relaxed) != c ||
-                             left <= 0 || (uintptr_t)c->recorder | (uintptr_t)c->region.of ||
-                             wf_prof_is_on() || c->scopes[c->depth].head,
-                         0)) {
+    const uint64_t odd = ((uintptr_t)owner ^ (uintptr_t)c) | (uintptr_t)c->recorder |
+                         (uintptr_t)c->region.of | (uint64_t)(left <= 0) |
+                         (uint64_t)wf_prof_is_on() | c->scopes[c->depth].head;
+    if (__builtin_expect(odd != 0, 0)) {
         return wf_call_watched(j, in, n_in, out, n_out, NULL);
     }
-    if (!seat->kept || !wf_same_handle(in[0], seat->first) || c->nborrowed >= c->most_borrowed) {
+    const weft_tensor *known = &seat->known[in[0].slot % WF_KNOWN];
+    const uint64_t other = (in[0].slot ^ known->slot) | (in[0].context ^ known->context) |
+                           (in[0].serial ^ known->serial);
+    if (other != 0) {
         return run_other(j, c, in, n_in, out);
     }
-    if (__builtin_expect(!wf_lend(c, seat->slot, &seat->first), 0)) {
-        return refuse(j, c, in, n_in, out);
-    }
     atomic_store_explicit(&seat->left, left - 1, memory_order_relaxed);
-    return run_lent(j, c, in, n_in, out);
+    if (seat->latest == in[0].slot && c->nborrowed < c->most_borrowed) {
+        return run_lent(j, c, in, n_in, out);
+    }
+    seat->latest = in[0].slot;
+    return run_plain(j, c, in, n_in, out, false);
 }

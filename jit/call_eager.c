@@ -305,6 +305,7 @@ wf_seat *wf_seat_take(weft_jit *j, wf_ctx *c)
     for (int i = 0; i < WF_SEATS && !s; i++) {
         if (!atomic_load_explicit(&j->seat[i].owner, memory_order_relaxed)) {
             s = &j->seat[i];
+            wf_seat_forget(s);
             atomic_store_explicit(&s->owner, c, memory_order_relaxed);
         }
     }
@@ -331,26 +332,15 @@ static void shut(weft_jit *j, const wf_ctx *c, const wf_call_kind *k)
         atomic_fetch_or_explicit(all, bit, memory_order_relaxed);
     }
     if (s) {
-        s->may[k->first >> 6] &= ~bit;
-        s->kept = false;
-    }
-}
-
-/* Calls with this first argument, kept by this thread, need not look at it again. */
-static void know_first(wf_ctx *c, wf_seat *s, weft_tensor first)
-{
-    wf_hold how;
-    wf_slot *a = wf_take_hold(c, first, &how);
-    s->kept = a && how == WF_HOLD_LENT && wf_seat_fits(s, a);
-    s->slot = a;
-    s->first = first;
-    if (a) {
-        wf_end_hold(c, a, how);
+        if (s->may[k->first >> 6] & bit) {
+            s->may[k->first >> 6] &= ~bit;
+            wf_seat_forget(s);
+        }
     }
 }
 
 /* A call of this kind has run the function: so may the next ones of this thread. */
-static void give_calls(weft_jit *j, wf_ctx *c, wf_way *w, const wf_call_kind *k, weft_tensor first)
+static void give_calls(weft_jit *j, wf_ctx *c, wf_way *w, const wf_call_kind *k)
 {
     const int at = (int)(k->first >> 6);
     const uint64_t bit = UINT64_C(1) << (k->first & 63);
@@ -368,10 +358,15 @@ static void give_calls(weft_jit *j, wf_ctx *c, wf_way *w, const wf_call_kind *k,
     if (atomic_load_explicit(&s->left, memory_order_relaxed) > 0) {
         return;
     }
+    uint64_t gone = 0;
     for (int i = 0; i < 4; i++) {
-        s->may[i] &= ~atomic_load_explicit(&j->shut[i], memory_order_relaxed);
+        const uint64_t shut = atomic_load_explicit(&j->shut[i], memory_order_relaxed);
+        gone |= s->may[i] & shut;
+        s->may[i] &= ~shut;
     }
-    know_first(c, s, first);
+    if (gone) {
+        wf_seat_forget(s);
+    }
     atomic_fetch_sub_explicit(&w->left, n, memory_order_relaxed);
     atomic_store_explicit(&s->given, atomic_load_explicit(&s->given, memory_order_relaxed) + n,
                           memory_order_relaxed);
@@ -437,7 +432,6 @@ bool wf_call_eagerly(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, we
                      int n_out, wf_turn *t, int *rc)
 {
     bool timed, sound = true;
-    const weft_tensor first = n_in > 0 ? in[0] : WEFT_NONE; /* out may be in */
     if (sit(j, c, in, n_in, out, n_out, rc)) {
         return true;
     }
@@ -473,7 +467,7 @@ bool wf_call_eagerly(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, we
         keep_least(&w->best[1], wf_plan_now() - t->start);
         look_at_long(j, w);
     } else if (!timed && n_in > 0 && !atomic_load_explicit(&w->trial, memory_order_relaxed)) {
-        give_calls(j, c, w, &t->kind, first);
+        give_calls(j, c, w, &t->kind);
     }
     return true;
 }

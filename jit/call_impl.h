@@ -30,6 +30,7 @@ enum {
     REBUILDS = 24,
     DROPPED = 512,
     WF_SEATS = 8,
+    WF_KNOWN = 64,        /* a power of 2 */
     WF_EAGER_RESULTS = 8, /* calls of more results are recorded */
     VERIFY = 100
 };
@@ -115,15 +116,25 @@ typedef struct wf_family {
 typedef struct wf_seat {
     wf_ctx *_Atomic owner; /* contexts are never freed */
     _Atomic int64_t left, given;
-    uint64_t may[4];   /* the first argument is of these wf_first_kinds */
-    bool kept;         /* one of them was kept by this thread: ... */
-    wf_slot *slot;     /* ... here, ... */
-    weft_tensor first; /* ... this one */
+    uint64_t may[4]; /* the first argument is of these wf_first_kinds */
     /* Likewise of regions. */
     _Atomic int64_t regions_left, regions_given;
-    char apart[128 - 13 * 8];
+    uint32_t
+        latest; /* slot of the one that came last: it may come again, and is borrowed then for as long as the call takes */
+    char apart[128 - 9 * 8 - 4];
+    weft_tensor known
+        [WF_KNOWN]; /* first arguments of these kinds, kept ones: each in its slot's place, where
+                                  otherwise a slot of another place stands */
 } wf_seat;
-_Static_assert(sizeof(wf_seat) == 128, "lines of its own");
+_Static_assert(sizeof(wf_seat) % 128 == 0, "lines of its own");
+
+/* It knows no first argument. */
+static inline void wf_seat_forget(wf_seat *s)
+{
+    for (uint32_t i = 0; i < WF_KNOWN; i++) {
+        s->known[i].slot = i + 1;
+    }
+}
 
 /* Stands for the element type, rank, flags and first extent of a first argument: 0 to 255. */
 static inline uint32_t wf_first_kind(const wf_slot *s)
