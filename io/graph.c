@@ -230,7 +230,7 @@ static int out_of_range(const weft_graph *g, uint32_t symbol, const int64_t *siz
 {
     const wf_range r = g->fn->range[symbol];
     const int64_t size = sizes[symbol];
-    const char *rule = size < r.least ? "at least" : size > r.most ? "at most" : "a multiple of";
+    char rule[WF_RANGE_TEXT];
     wf_why of = {0};
     int input = 0, axis = 0;
     for (int i = 0; i < g->n_inputs; i++) {
@@ -243,11 +243,8 @@ static int out_of_range(const weft_graph *g, uint32_t symbol, const int64_t *siz
         }
     }
     wf_fn_free(wf_graph_bind(g->fn, sizes, &of));
-    wf_fail(why, WEFT_ESHAPE, "input '%s': axis %d is %lld, but '%s' is %s %lld%s%s",
-            g->names[input], axis, (long long)size, g->fn->symbols[symbol], rule,
-            (long long)(size < r.least  ? r.least
-                        : size > r.most ? r.most
-                                        : r.multiple),
+    wf_fail(why, WEFT_ESHAPE, "input '%s': axis %d is %lld, but '%s' is %s%s%s", g->names[input],
+            axis, (long long)size, g->fn->symbols[symbol], wf_range_rule(r, size, rule),
             of.code == WEFT_ESHAPE || of.code == WEFT_EINVALID ? ": " : "",
             of.code == WEFT_ESHAPE || of.code == WEFT_EINVALID ? of.rule : "");
     return why->code;

@@ -8,8 +8,8 @@
  * are 1 or 2 it may be written otherwise (a view that is contiguous, nothing to expand) as long as it computes the same bits, which
  * is tried on a few numbers.
  *
- * A function that fails at other sizes may be one for multiples of some integer (n / 4 rows of 4). Which is found by asking it, from
- * the example's size in steps that divide that; all sizes above are then multiples, and n / 4 is an extent of symbol n.
+ * A function that fails at other sizes may be one for multiples of some integer (n / 4 rows of 4), or for what is as much more. Which
+ * is found by asking it, in steps from the example's size; all sizes above are then such, and n / 4 is an extent of symbol n.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -184,24 +184,29 @@ static int parse_symbol(const weft_graph_args *a, int d, char *name, wf_range *r
     if (good) {
         return 0;
     }
-    wf_api_error("jit_graph", WEFT_EINVALID,
-                 "dims[%d]: '%s' is no name for an extent: 1 to 31 letters, digits and '_', "
-                 "not a digit first; it may have a range, as in \"3<=n<=64\", and multiples, as in "
-                 "\"n%%4==0\" or \"3<=n, n%%4==0\"",
-                 d, text);
+    wf_api_error(
+        "jit_graph", WEFT_EINVALID,
+        "dims[%d]: '%s' is no name for an extent: 1 to 31 letters, digits and '_', "
+        "not a digit first; it may have a range, as in \"3<=n<=64\", and multiples, or what "
+        "is as much more, as in \"n%%4==0\" or \"3<=n, n%%4==1\"",
+        d, text);
     return WEFT_EINVALID;
 }
 
-/* The sizes that are in both: multiple 0, if too large a one. */
+/* The sizes that are in both: multiple 0, if too large a one, or if no size has both remainders. */
 static wf_range both_ranges(wf_range a, wf_range b)
 {
-    int64_t m = a.multiple;
+    int64_t m = a.multiple, rest = a.rest;
     while (m % b.multiple != 0) {
         m += a.multiple;
     }
+    while (rest < m && rest % b.multiple != b.rest) {
+        rest += a.multiple;
+    }
     return (wf_range){.least = a.least > b.least ? a.least : b.least,
                       .most = a.most < b.most ? a.most : b.most,
-                      .multiple = m <= WF_MOST_MULTIPLE ? m : 0};
+                      .multiple = m <= WF_MOST_MULTIPLE && rest < m ? m : 0,
+                      .rest = rest};
 }
 
 /* Puts dims[d] among the symbols. 0, or an error recorded. */
@@ -239,20 +244,15 @@ static int add_symbol(const weft_graph_args *a, int d, wf_graph_symbols *s)
     s->of[d] = k;
     s->n += k == s->n;
     if (r.multiple == 0) {
-        wf_api_error("jit_graph", WEFT_EINVALID, "'%s' would have to be a multiple of more than %d",
+        wf_api_error("jit_graph", WEFT_EINVALID,
+                     "'%s' would have to be a multiple of more than %d, or leave two remainders",
                      name, WF_MOST_MULTIPLE);
         return WEFT_EINVALID;
     }
     if (!wf_range_has(r, size)) {
-        const bool more = size > r.most, less = size < r.least;
-        wf_api_error("jit_graph", WEFT_ESHAPE, "'%s' is %lld in the example, but %s %lld", name,
-                     (long long)size,
-                     more   ? "at most"
-                     : less ? "at least"
-                            : "a multiple of",
-                     (long long)(more   ? r.most
-                                 : less ? r.least
-                                        : r.multiple));
+        char rule[WF_RANGE_TEXT];
+        wf_api_error("jit_graph", WEFT_ESHAPE, "'%s' is %lld in the example, but %s", name,
+                     (long long)size, wf_range_rule(r, size, rule));
         return WEFT_ESHAPE;
     }
     return 0;
@@ -654,7 +654,7 @@ static int check_sizes(probe *p, const recording *r, wf_why *why)
     int rc = 0;
     for (int64_t n = 1; n <= 2 && !rc; n++) {
         for (int k = 0; k < s->n; k++) {
-            size[k] = wf_range_from(s->range[k], n * s->range[k].multiple);
+            size[k] = wf_range_from(s->range[k], (n - 1) * s->range[k].multiple + 1);
         }
         rc = check_at(p, size, true, r, why);
     }
@@ -728,7 +728,7 @@ static void find_ranges(probe *p)
     for (int k = 0; k < s->n; k++) {
         const wf_range r = s->range[k];
         const int64_t example = s->size[0][k], far = r.most < NO_MORE ? r.most : NO_MORE,
-                      end = far - far % r.multiple, first = wf_range_from(r, 0);
+                      end = wf_range_to(r, far), first = wf_range_from(r, 0);
         int64_t least = example, most = example;
         for (int i = s->n > 1 ? SMALL : LARGE - refuses; i < SETTINGS; i++) {
             p->refuses = refuses && i != LARGE; /* recordings cost memory there */
@@ -743,7 +743,8 @@ static void find_ranges(probe *p)
             least = low < least ? low : least;
             most = high > most ? high : most;
         }
-        range[k] = (wf_range){least, most >= end ? r.most : most, r.multiple};
+        least = least == first && r.least == 0 ? 0 : least; /* nothing is said of it */
+        range[k] = (wf_range){least, most >= end ? r.most : most, r.multiple, r.rest};
     }
     memcpy(p->f->range, range, (size_t)s->n * sizeof *range);
 }
@@ -765,22 +766,24 @@ static bool accepts(const probe *p, int k, int64_t x)
     return good;
 }
 
-/* Of a function that fails at other sizes: are these no multiples of what it wants (n / 4 rows of 4)? The least step up or down
- * from the example's size, of those that divide it, that the function goes with is what n is a multiple of. False: there is nothing
- * new. */
+/* Of a function that fails at other sizes: are these no multiples of what it wants (n / 4 rows of 4), or one more (what is behind
+ * the first is 4 to a row)? The least step up or down from the example's size that the function goes with is what n, less the
+ * example's remainder, is a multiple of. Large steps are tried only if they divide the example's size. False: there is nothing new. */
 static bool find_multiples(const probe *p, wf_graph_symbols *s)
 {
+    enum { ALL_STEPS = 64 };
     bool found = false;
     for (int k = 0; k < s->n; k++) {
         const int64_t example = s->size[0][k], by = s->range[k].multiple;
         const int64_t end = example < WF_MOST_MULTIPLE ? example : WF_MOST_MULTIPLE;
         int64_t d = by;
-        while (d <= end &&
-               (example % d != 0 || (!accepts(p, k, example + d) && !accepts(p, k, example - d)))) {
+        while (d <= end && ((d > ALL_STEPS && example % d != 0) ||
+                            (!accepts(p, k, example + d) && !accepts(p, k, example - d)))) {
             d += by;
         }
         if (d > by && d <= end) {
             s->range[k].multiple = d;
+            s->range[k].rest = example % d;
             found = true;
         }
     }

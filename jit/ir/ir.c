@@ -508,7 +508,7 @@ bool wf_fn_equal(const wf_fn *a, const wf_fn *b)
     for (uint32_t i = 0; i < a->nsymbols; i++) {
         const wf_range p = a->range[i], q = b->range[i];
         if (strcmp(a->symbols[i], b->symbols[i]) != 0 || p.least != q.least || p.most != q.most ||
-            p.multiple != q.multiple) {
+            p.multiple != q.multiple || p.rest != q.rest) {
             return false;
         }
     }

@@ -8,8 +8,8 @@
  *
  * Extents (and integer slots of attributes) are int64, symbols, or a symbol times an integer plus an integer: a value of
  * WF_SYM(k) stands for symbol k of the function, wf_sym(k, a, 1, b) for a k + b; equal numbers are equal extents. A symbol of
- * which only multiples of some integer are sizes may be divided by what divides that: wf_sym(k, a, d, b) is a k / d + b, with
- * a / d in lowest terms. Inference runs under three bindings of the symbols to distinct primes, or multiples of them; an extent
+ * which only multiples of some integer are sizes, or what is one remainder more, may be divided by what divides that: wf_sym(k, a,
+ * d, b) is a k / d, rounded down, + b, with a / d in lowest terms. Inference runs under three bindings of the symbols to distinct primes, or multiples of them; an extent
  * of a result is a constant if all agree, what of one symbol gives all three otherwise, and refused if nothing does.
  * Scalars are numbered slots: their values are arguments, never part of the function's identity. CONST
  * is a number that the compiler itself put there: its value is structure.
@@ -64,25 +64,30 @@ const char *wf_extent_text(const wf_fn *f, int64_t v, char text[WF_EXTENT_TEXT])
 /* Can integer slot i of the op be an extent? Not where a random row draws from. */
 bool wf_slot_is_extent(int op, const wf_attr *attr, int i);
 
-/* The sizes that a symbol stands for: the multiples of `multiple` from least to most. 0, INT64_MAX and 1: nothing was said. */
+/* The sizes that a symbol stands for: from least to most those that are `rest` more than a multiple of `multiple`. 0, INT64_MAX, 1
+ * and 0: nothing was said. */
 typedef struct wf_range {
-    int64_t least, most, multiple;
+    int64_t least, most, multiple, rest;
 } wf_range;
 static inline wf_range wf_any_size(void)
 {
-    return (wf_range){0, INT64_MAX, 1};
+    return (wf_range){0, INT64_MAX, 1, 0};
 }
 static inline bool wf_range_has(wf_range r, int64_t size)
 {
-    return size >= r.least && size <= r.most && size % r.multiple == 0;
+    return size >= r.least && size <= r.most && size % r.multiple == r.rest;
 }
 /* The smallest size of a range that is x or more, else its largest; -1: it has none. */
 int64_t wf_range_from(wf_range r, int64_t x);
+/* The largest size of a range, but for where it begins, that is x or less; -1: there is none. */
+int64_t wf_range_to(wf_range r, int64_t x);
 /* Has it a size, other than 0, and is the multiple one that is said? */
 bool wf_range_good(wf_range r);
-/* The range of a symbol of that name as functions declare it: n, 3<=n<=64, n%4==0 or 3<=n<=64, n%4==0. */
+/* The range of a symbol of that name as functions declare it: n, 3<=n<=64, n%4==0 or 3<=n<=64, n%4==1. */
 enum { WF_RANGE_TEXT = 144 };
 const char *wf_range_text(const char *name, wf_range r, char text[WF_RANGE_TEXT]);
+/* What sizes have to be that x, which is no size of the range, is not: "at least 3", "1 more than a multiple of 4". */
+const char *wf_range_rule(wf_range r, int64_t x, char text[WF_RANGE_TEXT]);
 
 typedef uint32_t wf_val; /* SSA number + 1; 0 = absent operand */
 

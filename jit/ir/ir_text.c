@@ -11,9 +11,9 @@
  *
  * Numbers are SSA numbers counted from 1, `_` is an absent operand. A scalar slot is followed by the value
  * it had, unless that was 0: an integer, or a hexadecimal float. A symbol may have a least and a most size, and an integer that
- * every size is a multiple of (n%4==0, behind its range, if it has one). An extent is an integer, a symbol, or of a symbol: 2*batch,
- * batch-1, 3*batch+2, and where multiples are known a quotient: seq/4, 3*seq/2+1. Attributes are ints(...), dyn(...) (extents), flt(...) as hexadecimal floats, dtype(...), flags(...); of(row,k) names the row and
- * the operand of a vjp; at "FILE:LINE" says where the program called it (no folders). Result k > 0 of an op is
+ * every size is a multiple of (n%4==0, behind its range, if it has one) or a remainder more (n%4==1). An extent is an integer, a symbol, or of a symbol: 2*batch,
+ * batch-1, 3*batch+2, and where multiples are known a quotient: seq/4, 3*seq/2+1, rounded down. Attributes are ints(...), dyn(...) (extents), flt(...) as hexadecimal floats, dtype(...), flags(...); of(row,k) names the row and
+ * the operand of a vjp; called "NAME" says what the program called that an index row is part of; at "FILE:LINE" says where (no folders). Result k > 0 of an op is
  * `%n = result TYPE %op #k` on the lines that follow it.
  *
  * Invariants: parse(print(f)) equals f; the parser trusts nothing, allocates in proportion to the text
@@ -65,8 +65,23 @@ const char *wf_range_text(const char *name, wf_range r, char text[WF_RANGE_TEXT]
         n = (size_t)snprintf(text, WF_RANGE_TEXT, "%s%.31s%s", least, name, most);
     }
     if (r.multiple != 1) {
-        snprintf(text + n, WF_RANGE_TEXT - n, "%s%.31s%%%" PRId64 "==0", bounded ? ", " : "", name,
-                 r.multiple);
+        snprintf(text + n, WF_RANGE_TEXT - n, "%s%.31s%%%" PRId64 "==%" PRId64, bounded ? ", " : "",
+                 name, r.multiple, r.rest);
+    }
+    return text;
+}
+
+const char *wf_range_rule(wf_range r, int64_t x, char text[WF_RANGE_TEXT])
+{
+    char more[32] = "";
+    if (r.rest) {
+        snprintf(more, sizeof more, "%" PRId64 " more than ", r.rest);
+    }
+    if (x < r.least || x > r.most) {
+        snprintf(text, WF_RANGE_TEXT, "at %s %" PRId64, x < r.least ? "least" : "most",
+                 x < r.least ? r.least : r.most);
+    } else {
+        snprintf(text, WF_RANGE_TEXT, "%sa multiple of %" PRId64, more, r.multiple);
     }
     return text;
 }
@@ -689,13 +704,14 @@ static bool parse_ins(parser *s, wf_val *pending)
     return true;
 }
 
-/* Of the symbol declared last, if it has none yet: n%4==0. */
+/* Of the symbol declared last, if it has none yet: n%4==1. */
 static bool parse_multiples(parser *s, size_t name)
 {
     wf_range *r = &s->f->range[s->f->nsymbols - 1];
     s->p += name;
     return expect(s, "%") && parse_multiple(s, &r->multiple) && expect(s, "==") &&
-           (accept(s, "0") || fail(s, "0")) &&
+           ((parse_int(s, &r->rest) && r->rest >= 0 && r->rest < r->multiple) ||
+            fail(s, "a remainder")) &&
            (wf_range_good(*r) || fail(s, "a multiple within the range"));
 }
 

@@ -2,7 +2,7 @@
  * jit/ir/symbols.c -- extents that are symbols: their numbers, the sizes that they stand for, and inference with them.
  *
  * Inference knows nothing of symbols: it runs with sizes for them, three times, and what goes through all three as of one symbol is
- * the extent. Sizes are such as the symbols have: within their ranges, and multiples where only these are; a range that leaves too
+ * the extent. Sizes are such as the symbols have: within their ranges, and multiples, or as much more, where only these are; a range that leaves too
  * few to tell the symbols apart is refused.
  */
 #include <stdlib.h>
@@ -88,19 +88,25 @@ int64_t wf_sym_value(int64_t v, const int64_t *sizes)
     return x;
 }
 
+int64_t wf_range_to(wf_range r, int64_t x)
+{
+    return x < r.rest ? -1 : x - (x - r.rest) % r.multiple;
+}
+
 int64_t wf_range_from(wf_range r, int64_t x)
 {
-    const int64_t last = r.most - r.most % r.multiple;
-    x = x < r.least ? r.least : x;
-    const int64_t rest = x % r.multiple;
-    x = x > last ? last : x + (rest ? r.multiple - rest : 0);
-    return x < r.least || x > last ? -1 : x;
+    const int64_t last = wf_range_to(r, r.most), least = r.least < r.rest ? r.rest : r.least;
+    x = x < least ? least : x;
+    const int64_t over = (x - r.rest) % r.multiple;
+    x = x > last ? last : x + (over ? r.multiple - over : 0);
+    return x < least || x > last ? -1 : x;
 }
 
 bool wf_range_good(wf_range r)
 {
-    return r.multiple >= 1 && r.multiple <= WF_MOST_MULTIPLE && r.most >= 1 && r.least <= r.most &&
-           r.least >= 0 && wf_range_from(r, 1) >= 1;
+    return r.multiple >= 1 && r.multiple <= WF_MOST_MULTIPLE && r.rest >= 0 &&
+           r.rest < r.multiple && r.most >= 1 && r.least <= r.most && r.least >= 0 &&
+           wf_range_from(r, 1) >= 1;
 }
 
 bool wf_slot_is_extent(int op, const wf_attr *attr, int i)
@@ -120,8 +126,7 @@ void wf_type_bind(wf_type *t, const int64_t *value)
 
 int64_t wf_size_below(wf_range r, int64_t most, const int64_t *taken, int n)
 {
-    int64_t x = most < r.most ? most : r.most;
-    x -= x % r.multiple;
+    int64_t x = wf_range_to(r, most < r.most ? most : r.most);
     for (int i = 0; i < n; i++) {
         if (taken[i] == x) { /* a smaller one, which may be taken in turn */
             x -= r.multiple;
@@ -212,15 +217,15 @@ int64_t wf_sym_through(uint32_t k, int64_t multiple, const int64_t size[3], cons
         return -1;
     }
     const int64_t common = common_divisor(more, by), a = more / common, d = by / common;
-    if (multiple % d != 0 || __builtin_mul_overflow(a, size[0] / d, &part) ||
-        __builtin_sub_overflow(x[0], part, &plus)) {
+    if (multiple % d != 0 || __builtin_mul_overflow(a, size[0], &part) ||
+        __builtin_sub_overflow(x[0], part / d, &plus)) {
         return -1;
     }
     const int64_t v = wf_sym(k, a, d, plus);
     const bool pure = v == WF_SYM(k), three = size[2] != size[0] && size[2] != size[1];
     for (int i = 0; i < 3 && v > 0; i++) {
-        if (size[i] % d != 0 || __builtin_mul_overflow(a, size[i] / d, &part) ||
-            __builtin_add_overflow(part, plus, &part) || part != x[i]) {
+        if (size[i] % d != size[0] % d || __builtin_mul_overflow(a, size[i], &part) ||
+            __builtin_add_overflow(part / d, plus, &part) || part != x[i]) {
             return -1;
         }
     }

@@ -174,6 +174,8 @@ static void swap_ins(wf_fn *f, uint32_t a, uint32_t b)
     X(symbol_of_no_multiple, 0, "symbol 0", f->range[0].multiple = 0;)                                         \
     X(symbol_of_negative_multiple, 0, "symbol 0", f->range[0].multiple = -4;)                                  \
     X(symbol_of_large_multiple, 0, "symbol 1", f->range[1].multiple = 1025;)                                   \
+    X(symbol_of_negative_remainder, 0, "symbol 0", f->range[0].rest = -1;)                                     \
+    X(symbol_of_large_remainder, 0, "symbol 1", f->range[1].rest = 1;)                                         \
     X(symbol_without_multiple_in_range, 0, "symbol 0", f->range[0].least = 5, f->range[0].most = 7;)           \
     X(symbol_of_range_upside_down, 0, "symbol 1", f->range[1].least = 65;)                                     \
     X(symbol_below_zero, 0, "symbol 1", f->range[1].least = -1;)                                               \

@@ -468,6 +468,9 @@ MADE(halves, weft_add(rows(x, 0, n / 2), rows(x, n / 2, n)))
 MADE(but_the_first, weft_exp(weft_reshape(rows(x, 8, WEFT_OMIT), weft_shape(-1, 8))))
 MADE(strided, weft_conv2d(x, ((const model *)self)->w, .stride = weft_shape(2, 2),
                           .padding = weft_shape(1, 1)))
+/* A first row, and what is four to a row behind it. */
+MADE(first_apart, weft_add(weft_reshape(rows(x, 1, WEFT_OMIT), weft_shape(-1, 4)), rows(x, 0, 1)))
+MADE(odd_halves, weft_mul(rows(x, 0, n / 2), rows(x, n / 2 + 1, n)))
 /* Sixteen halves are read where there are that many. */
 MADE(positioned, weft_add(weft_reshape(x, weft_shape(-1, 2)),
                           weft_narrow(((const model *)self)->w, 0, 0, n / 2)))
@@ -511,9 +514,17 @@ Test(graph, multiples_are_found)
         {but_the_first, "n", "symbols(8<=n, n%8==0)", "'n' is a multiple of 8", 24, 40, 42},
         {positioned, "n<=32", "symbols(n<=32, n%2==0)", "'n' is a multiple of 2", 12, 32, 31},
         {wants_even, "n", "symbols(n%2==0)", "'n' is a multiple of 2", 8, 2, 3},
-        {strided, "n%2==0", "f32[1,2,n/2,4]", "'n' is a multiple of 2", 8, 10, 9},
         {doubles_some, "7<=n<=13", "symbols(8<=n<=13)", "'n' is at least 8", 8, 13, 7},
-        {doubles_some, "7<=n<=13", "concat f32[2*n]", "'n' is at most 13", 8, 12, 14}};
+        {doubles_some, "7<=n<=13", "concat f32[2*n]", "'n' is at most 13", 8, 12, 14},
+        {first_apart, "n", "symbols(n%4==1)", "'n' is 1 more than a multiple of 4: reshape (%4,",
+         13, 1, 12},
+        {first_apart, "n", "f32[n/4,4]", "'n' is 1 more than a multiple of 4", 5, 41, 7},
+        {first_apart, "n%3==2", "symbols(n%12==5)", "'n' is 5 more than a multiple of 12", 17, 29,
+         20},
+        {odd_halves, "n<=64", "symbols(n<=64, n%2==1)", "'n' is 1 more than a multiple of 2", 7, 1,
+         8},
+        {strided, "n%2==1", "f32[1,2,n/2+1,4]", "'n' is 1 more than a multiple of 2", 9, 1, 8},
+        {strided, "n%2==0", "f32[1,2,n/2,4]", "'n' is a multiple of 2", 8, 10, 9}};
     model m = {weft_randn(weft_shape(2, 1, 3, 3)), WEFT_NONE};
     const model table = {weft_randn(weft_shape(16, 2)), WEFT_NONE};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -564,7 +575,11 @@ Test(graph, multiples_of_symbols)
         {negates, {{0, 0, "4<=n<=4, n%4==0"}}, 1, 4, "'4<=n<=4, n%4==0' leaves no other"},
         {doubles_some, {{0, 0, "3<=n<=13"}}, 1, 8, "something else where 'n' is 4"},
         {negates, {{0, 0, "n%0==0"}}, 1, 8, "dims[0]: 'n%0==0'"},
-        {negates, {{0, 0, "n%4==1"}}, 1, 8, "dims[0]: 'n%4==1'"},
+        {negates, {{0, 0, "n%4==4"}}, 1, 8, "dims[0]: 'n%4==4'"},
+        {negates, {{0, 0, "n%4==-1"}}, 1, 8, "dims[0]: 'n%4==-1'"},
+        {negates, {{0, 0, "n%4==1"}}, 1, 8, "8 in the example, but 1 more than a multiple of 4"},
+        {negates, {{0, 0, "n%4==1"}, {0, 0, "n%6==2"}}, 2, 9, "leave two remainders"},
+        {first_apart, {{0, 0, "n%4==2"}}, 1, 6, "reshape"},
         {negates, {{0, 0, "n, m"}}, 1, 8, "dims[0]: 'n, m'"},
         {negates, {{0, 0, "n) { return } ;"}}, 1, 8, "dims[0]: 'n) { return } ;'"},
         {strided, {{0, 2, "n"}}, 1, 8, "a quotient can be one where only multiples are sizes"}};

@@ -197,7 +197,7 @@ Test(ir, malformed_text_is_refused_with_its_line)
         {"fn f symbols(a%1025==0) {\n  return\n}", "an integer of 2 to 1024"},
         {"fn f symbols(a%18446744073709551618==0) {\n  return\n}", "an integer of 2 to 1024"},
         {"fn f symbols(a%4=0) {\n  return\n}", "=="},
-        {"fn f symbols(a%4==1) {\n  return\n}", "0"},
+        {"fn f symbols(a%4==4) {\n  return\n}", "a remainder"},
         {"fn f symbols(3<=a%4==0) {\n  return\n}", ")"},
         {"fn f symbols(a%4==0<=9) {\n  return\n}", ")"},
         {"fn f symbols(a%4==0, a%3==0) {\n  return\n}", "a new symbol"},
@@ -455,6 +455,7 @@ Test(ir, random_functions_round_trip)
             s0 = WF_SYM(wf_fn_symbol(f, "batch", 5));
             s1 = symbolic == 2 ? WF_SYM(wf_fn_symbol(f, "seq", 3)) : 3;
             f->range[1].multiple = trial % 2 ? 6 : 1;
+            f->range[1].rest = trial % 4 == 1 ? 5 : 0;
         }
         wf_type t = {.dtype = WEFT_F32, .rank = 2, .dims = {s0, s1}};
         wf_val pool[64];
@@ -545,44 +546,58 @@ Test(ir, extents_of_symbols)
     wf_fn_free(f);
 }
 
+static void check_range(wf_range r)
+{
+    int64_t last = -1;
+    for (int64_t x = 0; x <= r.most; x++) {
+        const bool has = x >= r.least && x % r.multiple == r.rest;
+        cr_assert_eq(wf_range_has(r, x), has);
+        last = has ? x : last;
+    }
+    for (int64_t x = -3; x < 20; x++) {
+        int64_t from = x < 0 ? 0 : x;
+        while (from <= r.most && !wf_range_has(r, from)) {
+            from++;
+        }
+        cr_assert_eq(wf_range_from(r, x), from <= r.most ? from : last,
+                     "from %d in %d..%d by %d, %d more", (int)x, (int)r.least, (int)r.most,
+                     (int)r.multiple, (int)r.rest);
+        int64_t below = x < r.most ? x : r.most;
+        while (below > 0 && !wf_range_has(r, below)) {
+            below--;
+        }
+        cr_assert_eq(wf_size_below(r, x, NULL, 0), below > 0 ? below : 0);
+    }
+    cr_assert_eq(wf_range_good(r), last > 0);
+}
+
 /* The sizes that a range has, and those next to a size, are the ones that counting gives. */
 Test(ir, ranges_of_symbols)
 {
     for (int64_t least = 0; least < 9; least++) {
         for (int64_t most = 0; most < 14; most++) {
             for (int64_t by = 1; by < 7; by++) {
-                const wf_range r = {least, most, by};
-                int64_t last = -1;
-                for (int64_t x = 0; x <= most; x++) {
-                    const bool has = x >= least && x % by == 0;
-                    cr_assert_eq(wf_range_has(r, x), has);
-                    last = has ? x : last;
+                for (int64_t rest = 0; rest < by; rest++) {
+                    check_range((wf_range){least, most, by, rest});
                 }
-                for (int64_t x = -3; x < 20; x++) {
-                    int64_t from = x < 0 ? 0 : x;
-                    while (from <= most && !wf_range_has(r, from)) {
-                        from++;
-                    }
-                    cr_assert_eq(wf_range_from(r, x), from <= most ? from : last,
-                                 "from %d in %d..%d by %d", (int)x, (int)least, (int)most, (int)by);
-                    int64_t below = x < most ? x : most;
-                    while (below > 0 && !wf_range_has(r, below)) {
-                        below--;
-                    }
-                    cr_assert_eq(wf_size_below(r, x, NULL, 0), below > 0 ? below : 0);
-                }
-                cr_assert_eq(wf_range_good(r), last > 0);
             }
         }
     }
+    cr_assert(!wf_range_good((wf_range){0, 9, 4, 4}) && !wf_range_good((wf_range){0, 9, 4, -1}));
     const int64_t taken[] = {8, 12};
-    cr_assert_eq(wf_size_below((wf_range){0, 13, 4}, 99, taken, 2), 4);
-    cr_assert_eq(wf_size_below((wf_range){5, 13, 4}, 99, taken, 2), 0);
-    cr_assert_eq(wf_range_from((wf_range){0, INT64_MAX, 1024}, INT64_MAX), INT64_MAX - 1023);
+    cr_assert_eq(wf_size_below((wf_range){0, 13, 4, 0}, 99, taken, 2), 4);
+    cr_assert_eq(wf_size_below((wf_range){5, 13, 4, 0}, 99, taken, 2), 0);
+    cr_assert_eq(wf_range_from((wf_range){0, INT64_MAX, 1024, 0}, INT64_MAX), INT64_MAX - 1023);
     char text[WF_RANGE_TEXT];
     cr_assert_str_eq(wf_range_text("n", wf_any_size(), text), "n");
-    cr_assert_str_eq(wf_range_text("n", (wf_range){0, INT64_MAX, 8}, text), "n%8==0");
-    cr_assert_str_eq(wf_range_text("n", (wf_range){3, 64, 8}, text), "3<=n<=64, n%8==0");
+    cr_assert_str_eq(wf_range_text("n", (wf_range){0, INT64_MAX, 8, 0}, text), "n%8==0");
+    cr_assert_str_eq(wf_range_text("n", (wf_range){3, 64, 8, 0}, text), "3<=n<=64, n%8==0");
+    cr_assert_str_eq(wf_range_text("n", (wf_range){0, INT64_MAX, 8, 3}, text), "n%8==3");
+    cr_assert_str_eq(wf_range_rule((wf_range){3, 64, 8, 3}, 2, text), "at least 3");
+    cr_assert_str_eq(wf_range_rule((wf_range){3, 64, 8, 3}, 67, text), "at most 64");
+    cr_assert_str_eq(wf_range_rule((wf_range){3, 64, 8, 3}, 12, text),
+                     "3 more than a multiple of 8");
+    cr_assert_str_eq(wf_range_rule((wf_range){3, 64, 8, 0}, 12, text), "a multiple of 8");
 }
 
 /* Through three points goes what through two may not: 2 n + 1, but no square. */
@@ -593,6 +608,11 @@ Test(ir, extents_through_points)
     cr_assert_eq(wf_sym_through(2, 1, two, (int64_t[]){5, 7, 7}), WF_SYM(2));
     cr_assert_eq(wf_sym_through(2, 1, size, (int64_t[]){11, 15, 23}), wf_sym(2, 2, 1, 1));
     cr_assert_eq(wf_sym_through(2, 1, size, (int64_t[]){-1, 1, 5}), wf_sym(2, 1, 1, -6));
+    /* of sizes that are 1 more than a multiple of 4, rounded down: n / 4, 3 n / 2 + 1 */
+    static const int64_t fifths[3] = {5, 9, 17};
+    cr_assert_eq(wf_sym_through(2, 4, fifths, (int64_t[]){1, 2, 4}), wf_sym(2, 1, 4, 0));
+    cr_assert_eq(wf_sym_through(2, 4, fifths, (int64_t[]){8, 14, 26}), wf_sym(2, 3, 2, 1));
+    cr_assert_lt(wf_sym_through(2, 2, fifths, (int64_t[]){1, 2, 4}), 0);
     static const int64_t none[][3] = {{25, 49, 121}, {2, 3, 5}, {7, 5, 1}, {4, 4, 4}, {5, 7, 12}};
     for (int i = 0; i < 5; i++) {
         cr_assert_lt(wf_sym_through(2, 1, size, none[i]), 0, "case %d", i);
