@@ -85,12 +85,17 @@ static int map_extent(const mapper *m, const int64_t v[WF_RECORDINGS], int64_t *
     if (*out >= 0) {
         return 0;
     }
+    uint32_t i, j;
+    const char op = wf_sym_pair((uint32_t)m->symbols->n, m->symbols->size, m->n, v, &i, &j);
+    const char *row = wf_rows[m->f->ins[m->at].op].name;
     int code =
-        wf_fail(why, WEFT_EUNSUPPORTED,
-                "%s (%%%u): a size is %lld for the example and %lld for another recording, "
-                "which is no symbol",
-                wf_rows[m->f->ins[m->at].op].name, m->at + 1, (long long)v[0], (long long)v[1]);
-    wf_hint(why, "an extent can be a symbol times an integer plus an integer, not a product of "
+        op ? wf_fail(why, WEFT_EUNSUPPORTED, "%s (%%%u): a size is '%s' %c '%s', of two symbols",
+                     row, m->at + 1, m->symbols->name[i], op, m->symbols->name[j])
+           : wf_fail(why, WEFT_EUNSUPPORTED,
+                     "%s (%%%u): a size is %lld for the example and %lld for another recording, "
+                     "which is no symbol",
+                     row, m->at + 1, (long long)v[0], (long long)v[1]);
+    wf_hint(why, "an extent can be a symbol times an integer plus an integer, not of two "
                  "symbols; a quotient where only multiples are sizes: \"n%%4==0\"");
     return code;
 }

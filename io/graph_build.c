@@ -314,16 +314,20 @@ static int symbols_of(const weft_graph_args *a, wf_graph_symbols *s)
     return 0;
 }
 
-/* Sizes of a further recording, within the ranges. far: not small ones, but larger than the example's. The symbol that has none
- * left, or -1. */
-static int choose_sizes(wf_graph_symbols *s, int nth, bool far)
+/* Sizes of a further recording, within the ranges, that grow from symbol to symbol: small ones; larger than the example's; or such
+ * that fall (n <= m of m and n). */
+typedef enum wf_sizes { SIZES_SMALL, SIZES_FAR, SIZES_FALL } wf_sizes;
+
+/* The symbol that has none left, or -1. */
+static int choose_sizes(wf_graph_symbols *s, int nth, wf_sizes how)
 {
     static const int64_t primes[WF_RECORDINGS][WF_MAX_SYMBOLS] = {
         [1] = {7, 13, 19, 29, 37, 43, 53, 61, 71, 79, 89, 101, 107, 113, 131, 139},
         [2] = {17, 31, 47, 67, 83, 103, 127, 149, 163, 179, 193, 211, 227, 241, 257, 271}};
     for (int k = 0; k < s->n; k++) {
-        const int64_t most = (primes[nth][k] - 1) * s->range[k].multiple;
-        s->size[nth][k] = other_size(s, nth, k, most + (far ? s->size[0][k] : 0));
+        const int at = how == SIZES_FALL ? s->n - 1 - k : k;
+        const int64_t most = (primes[nth][at] - 1) * s->range[k].multiple;
+        s->size[nth][k] = other_size(s, nth, k, most + (how == SIZES_FAR ? s->size[0][k] : 0));
         if (s->size[nth][k] == 0) {
             return k;
         }
@@ -433,14 +437,14 @@ static int check_weights(const weft_graph_args *a, const recording *r, const rec
 
 /* The function with symbols, from r and two further recordings, the second of them only if one is not enough: what is a symbol
  * itself can be told from two, what is computed from one only from three. 0, or an error recorded; *fails: the function's own. */
-static int unify(const weft_graph_args *a, int n_out, wf_graph_symbols *s, bool far,
+static int unify(const weft_graph_args *a, int n_out, wf_graph_symbols *s, wf_sizes how,
                  const recording *r, wf_fn **out, bool *fails)
 {
     recording second = {0}, third = {0};
     wf_why why = {0}, more = {0};
     *out = NULL;
     *fails = false;
-    const int k = choose_sizes(s, 1, far);
+    const int k = choose_sizes(s, 1, how);
     if (k >= 0) {
         char text[WF_RANGE_TEXT];
         wf_api_error("jit_graph", WEFT_EUNSUPPORTED, "'%s' leaves no other size to record with",
@@ -453,7 +457,7 @@ static int unify(const weft_graph_args *a, int n_out, wf_graph_symbols *s, bool 
         return rc;
     }
     *out = wf_graph_unify(r->fn, second.fn, NULL, s, &why);
-    if (!*out && choose_sizes(s, 2, far) < 0) {
+    if (!*out && choose_sizes(s, 2, how) < 0) {
         rc = record_sizes(a, n_out, s, 2, &third);
         *fails = rc != 0;
         *out = rc ? NULL : wf_graph_unify(r->fn, second.fn, third.fn, s, &more);
@@ -806,20 +810,66 @@ static int take_checked(probe *p, wf_fn *f, const recording *r)
 }
 
 /* The function with symbols, which is that at the sizes of check_sizes, as p->f; p->refuses is said. Sizes are small at first, as
- * tables of positions may be; a function that fails for these is recorded with larger ones. *fails: at some it does. 0, or an error
- * recorded and p->f NULL. */
+ * tables of positions may be; a function that fails for these is recorded with larger ones, then with such as fall. *fails: at some
+ * it does. 0, or an error recorded and p->f NULL. */
 static int generalise_once(probe *p, const recording *r, wf_graph_symbols *s, bool *fails)
 {
     bool again = false;
     p->f = NULL;
     p->refuses = false;
-    int rc = unify(p->a, p->n_out, s, false, r, &p->f, fails);
+    int rc = unify(p->a, p->n_out, s, SIZES_SMALL, r, &p->f, fails);
     if (*fails && rc != WEFT_ENOMEM) {
-        rc = unify(p->a, p->n_out, s, true, r, &p->f, &again);
+        rc = unify(p->a, p->n_out, s, SIZES_FAR, r, &p->f, &again);
+    }
+    if (again && s->n > 1 && rc != WEFT_ENOMEM) {
+        rc = unify(p->a, p->n_out, s, SIZES_FALL, r, &p->f, &again);
     }
     rc = rc ? rc : take_checked(p, p->f, r);
     *fails = *fails || p->refuses;
     return rc;
+}
+
+/* Of a function that is refused with different sizes of symbols i and j, which have the example's in common: does it go if they are
+ * one? Then that is said, with what it was refused for. */
+static bool goes_as_one(const weft_graph_args *a, int n_out, const recording *r,
+                        const wf_graph_symbols *s, int i, int j)
+{
+    weft_graph_dim dims[WF_GRAPH_DIMS];
+    weft_graph_args with = *a;
+    wf_graph_symbols one = {.n = 0};
+    probe p = {.a = &with, .n_out = n_out, .s = &one};
+    bool fails = false;
+    for (int d = 0; d < a->n_dims; d++) {
+        dims[d] = a->dims[d];
+        dims[d].name = s->name[s->of[d] == j ? i : s->of[d]];
+    }
+    with.dims = dims;
+    const bool good = symbols_of(&with, &one) == 0 && generalise_once(&p, r, &one, &fails) == 0;
+    if (good) {
+        wf_fn_free(p.f);
+    }
+    return good;
+}
+
+/* Are two symbols one? An error is recorded then, in place of the last one. */
+static void look_for_one(const weft_graph_args *a, int n_out, const recording *r,
+                         const wf_graph_symbols *s)
+{
+    const uint64_t last = wf_ctx_get()->error_last;
+    char cause[256];
+    snprintf(cause, sizeof cause, "%s", weft_last_error());
+    for (int i = 0; i < s->n; i++) {
+        for (int j = i + 1; j < s->n; j++) {
+            if (s->size[0][i] == s->size[0][j] && goes_as_one(a, n_out, r, s, i, j)) {
+                wf_api_error("jit_graph", WEFT_EUNSUPPORTED,
+                             "'%s' and '%s' have to be one size, so give both axes one name; "
+                             "where they differ: %.160s",
+                             s->name[i], s->name[j], cause);
+                return;
+            }
+        }
+    }
+    wf_ctx_get()->error_last = last;
 }
 
 /* Makes r->fn the function with symbols. One that does something else for other sizes is refused; one that fails for some may be
@@ -850,6 +900,9 @@ static int generalise(const weft_graph_args *a, int n_out, recording *r)
         wf_fn_free(first);
     }
     if (rc) {
+        if (rc != WEFT_ENOMEM) {
+            look_for_one(a, n_out, r, &s);
+        }
         return rc;
     }
     wf_ctx_get()->error_last = last; /* what it refused at other sizes */

@@ -250,6 +250,9 @@ void wf_type_bind(wf_type *t, const int64_t *value);
 /* The extent of symbol k that is x[i] where the symbol is size[i], multiples of `multiple`; -1: none. Sizes that are not three
  * determine the symbol itself only. */
 int64_t wf_sym_through(uint32_t k, int64_t multiple, const int64_t size[3], const int64_t x[3]);
+/* Of n symbols, the first two whose sum ('+') or product ('*') is x[i] with the i-th of `count` bindings; 0: there are none. */
+char wf_sym_pair(uint32_t n, const int64_t (*size)[WF_MAX_SYMBOLS], int count, const int64_t *x,
+                 uint32_t *first, uint32_t *second);
 
 /* Holds f to every rule of a function (jit/ir/verify.c lists them). Returns 0, or a status with why naming the instruction
  * and the rule that it breaks. */

@@ -144,8 +144,8 @@ typedef struct bindings {
     int64_t v[BINDINGS][WF_MAX_SYMBOLS];
 } bindings;
 
-/* As far: so large that more can be taken off. */
-static int bind_symbols(const wf_fn *f, int64_t far, bindings *b, wf_why *why)
+/* As far: so large that more can be taken off. fall: later symbols have smaller sizes, not larger ones. */
+static int bind_symbols(const wf_fn *f, int64_t far, bool fall, bindings *b, wf_why *why)
 {
     static const int64_t sizes[BINDINGS][WF_MAX_SYMBOLS] = {
         {11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71},
@@ -156,9 +156,10 @@ static int bind_symbols(const wf_fn *f, int64_t far, bindings *b, wf_why *why)
     int n = 0;
     for (uint32_t k = 0; k < f->nsymbols; k++) {
         const wf_range r = f->range[k];
+        const uint32_t at = fall ? f->nsymbols - 1 - k : k;
         for (int i = 0; i < BINDINGS; i++) {
             int64_t most = 0;
-            if (__builtin_add_overflow(wf_range_from(r, r.least + far), sizes[i][k] * r.multiple,
+            if (__builtin_add_overflow(wf_range_from(r, r.least + far), sizes[i][at] * r.multiple,
                                        &most)) {
                 most = r.most;
             }
@@ -232,6 +233,28 @@ int64_t wf_sym_through(uint32_t k, int64_t multiple, const int64_t size[3], cons
     return pure || three ? v : -1;
 }
 
+char wf_sym_pair(uint32_t n, const int64_t (*size)[WF_MAX_SYMBOLS], int count, const int64_t *x,
+                 uint32_t *first, uint32_t *second)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t j = i; j < n; j++) {
+            bool sum = i != j, product = true;
+            for (int k = 0; k < count; k++) {
+                int64_t both;
+                sum = sum && size[k][i] + size[k][j] == x[k];
+                product = product && !__builtin_mul_overflow(size[k][i], size[k][j], &both) &&
+                          both == x[k];
+            }
+            *first = i;
+            *second = j;
+            if (sum || product) {
+                return sum ? '+' : '*';
+            }
+        }
+    }
+    return 0;
+}
+
 /* The extent that is x[i] under binding i; -1: none. */
 static int64_t unbind(const bindings *b, const wf_fn *f, const int64_t x[BINDINGS])
 {
@@ -243,13 +266,33 @@ static int64_t unbind(const bindings *b, const wf_fn *f, const int64_t x[BINDING
     return found;
 }
 
-/* Inference of types t under bindings that are `far` off. */
+/* Axis i of a result of op is x under the bindings, which cannot be said. */
+static int refuse_extent(const wf_fn *f, wf_op op, int i, const bindings *b,
+                         const int64_t x[BINDINGS], wf_why *why)
+{
+    uint32_t j, k;
+    const char pair = wf_sym_pair(f->nsymbols, b->v, BINDINGS, x, &j, &k);
+    const char *row = wf_rows[op].name;
+    if (pair) {
+        return wf_fail(why, WEFT_EUNSUPPORTED,
+                       "axis %d of the result of %s is '%s' %c '%s', of two symbols", i, row,
+                       f->symbols[j], pair, f->symbols[k]);
+    }
+    wf_fail(why, WEFT_EUNSUPPORTED,
+            "axis %d of the result of %s is neither constant nor a symbol times an integer plus an "
+            "integer",
+            i, row);
+    wf_hint(why, "a quotient can be one where only multiples are sizes: \"n%%4==0\"");
+    return WEFT_EUNSUPPORTED;
+}
+
+/* Inference of types t under bindings that are `far` off, or fall. */
 static int infer_with(const wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, const wf_type *t,
-                      int64_t far, wf_type *dst, wf_why *why)
+                      int64_t far, bool fall, wf_type *dst, wf_why *why)
 {
     wf_type each[BINDINGS][WF_MAX_DST];
     bindings b;
-    int rc = bind_symbols(f, far, &b, why);
+    int rc = bind_symbols(f, far, fall, &b, why);
     for (int i = 0; i < BINDINGS && !rc; i++) {
         rc = infer_bound(f, op, attr, nsrc, t, b.v[i], each[i], why);
     }
@@ -259,12 +302,7 @@ static int infer_with(const wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, c
             const int64_t x[] = {each[0][r].dims[i], each[1][r].dims[i], each[2][r].dims[i]};
             dst[r].dims[i] = unbind(&b, f, x);
             if (dst[r].dims[i] < 0) {
-                rc =
-                    wf_fail(why, WEFT_EUNSUPPORTED,
-                            "axis %d of the result of %s is neither constant nor a symbol times an "
-                            "integer plus an integer",
-                            i, wf_rows[op].name);
-                wf_hint(why, "a quotient can be one where only multiples are sizes: \"n%%4==0\"");
+                rc = refuse_extent(f, op, i, &b, x, why);
             }
         }
     }
@@ -276,8 +314,10 @@ int wf_infer_symbolic(const wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, c
 {
     enum { FAR = 4096 };
     wf_why other = {0};
-    int rc = infer_with(f, op, attr, nsrc, src, 0, dst, why);
-    if (rc && infer_with(f, op, attr, nsrc, src, FAR, dst, &other) == 0) {
+    int rc = infer_with(f, op, attr, nsrc, src, 0, false, dst, why);
+    if (rc &&
+        (infer_with(f, op, attr, nsrc, src, FAR, false, dst, &other) == 0 ||
+         (f->nsymbols > 1 && infer_with(f, op, attr, nsrc, src, 0, true, dst, &other) == 0))) {
         wf_why_clear(why);
         rc = 0;
     }

@@ -678,6 +678,68 @@ Test(graph, branches_on_a_size_are_refused)
     }
 }
 
+/* -- two symbols -------------------------------------------------------------------------------------------------- */
+
+MADE(adds, weft_add(in[0], weft_mul(in[1], weft_f(2))))
+MADE(takes_some_of_first, weft_add(weft_narrow(in[0], 0, 0, weft_dim(in[1], 0)), in[1]))
+MADE(joins, weft_concat(((weft_tensor[]){in[0], in[1]}), 2, 0))
+MADE(pairs,
+     weft_reshape(weft_mul(weft_unsqueeze(in[0], 1), in[1]), weft_shape(n *weft_dim(in[1], 0))))
+/* Two things, by how the sizes are to one another. */
+MADE(alike, n == weft_dim(in[1], 0) ? weft_neg(in[1]) : weft_exp(in[1]))
+MADE(ordered, n <= weft_dim(in[1], 0) ? weft_neg(in[1]) : weft_exp(in[1]))
+
+/* How two sizes are to one another is found where it can be said, else named. */
+Test(graph, conditions_on_two_symbols)
+{
+    static const struct {
+        weft_jit_fn fn;
+        int64_t n, m;
+        const char *says; /* NULL: it is fine */
+    } cases[] = {
+        {takes_some, 5, 5, NULL}, /* n <= m */
+        {takes_some_of_first, 5, 5, NULL},
+        {takes_some_of_first, 9, 5, NULL},
+        {adds, 5, 5, "'n' and 'm' have to be one size, so give both axes one name; where"},
+        {alike, 5, 5, "'n' and 'm' have to be one size, so give both axes one name; where"},
+        {alike, 5, 4, "something else where 'n' is 1, 'm' is 1: %3 neg"},
+        {ordered, 4, 5, "'n' is 65521, 'm' is 65520: %3 exp"},
+        {joins, 4, 5, "axis 0 of the result of concat is 'n' + 'm', of two symbols"},
+        {pairs, 4, 5, "a size is 'n' * 'm', of two symbols"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        weft_tensor x[2] = {weft_ones(weft_shape(cases[i].n), WEFT_F32),
+                            weft_ones(weft_shape(cases[i].m), WEFT_F32)},
+                    y, want;
+        weft_clear_error();
+        weft_graph *g =
+            weft_jit_graph(cases[i].fn, NULL, x, 2,
+                           .dims = (weft_graph_dim[]){{0, 0, "n"}, {1, 0, "m"}}, .n_dims = 2);
+        cr_assert_eq(g == NULL, cases[i].says != NULL, "case %d: %s", (int)i, weft_last_error());
+        if (!g) {
+            cr_assert_neq(weft_last_status(), WEFT_OK);
+            cr_assert(strstr(weft_last_error(), cases[i].says), "case %d: %s", (int)i,
+                      weft_last_error());
+            continue;
+        }
+        cr_assert_str_eq(weft_last_error(), "");
+        const bool first = cases[i].fn == takes_some_of_first; /* is the larger one */
+        x[first ? 0 : 1] = weft_randn(weft_shape(11), WEFT_F32);
+        x[first ? 1 : 0] = weft_randn(weft_shape(6), WEFT_F32);
+        cr_assert_eq(cases[i].fn(NULL, x, 2, &want, 1), WEFT_OK);
+        cr_assert_eq(weft_graph_run(g, x, 2, &y, 1), WEFT_OK, "%s", weft_last_error());
+        check_bits("n <= m", want, y);
+        x[first ? 0 : 1] = weft_randn(weft_shape(5), WEFT_F32);
+        cr_assert_neq(weft_graph_run(g, x, 2, &y, 1), WEFT_OK);
+        weft_graph_free(g);
+    }
+    weft_tensor x[2] = {weft_ones(weft_shape(5), WEFT_F32), weft_ones(weft_shape(5), WEFT_F32)};
+    weft_graph *g =
+        weft_jit_graph(adds, NULL, x, 2, .dims = (weft_graph_dim[]){{0, 0, "n"}, {1, 0, "n"}},
+                       .n_dims = 2); /* as it was told */
+    cr_assert_not_null(g, "%s", weft_last_error());
+    weft_graph_free(g);
+}
+
 /* Most bytes that the process has had in memory. */
 static double most_resident(void)
 {
