@@ -1144,6 +1144,50 @@ Test(eager, an_argument_freed_without_a_look)
     cr_assert_eq(weft_leak_report(NULL), 0);
 }
 
+static void check_call(weft_jit *j, weft_tensor x, double want)
+{
+    weft_tensor y;
+    const weft_scope s = weft_scope_begin();
+    OK(weft_jit_call(j, &x, 1, &y, 1));
+    cr_assert_eq(weft_item_f64(weft_max(y)), want);
+    OK(weft_scope_end(s));
+}
+
+/* More kept arguments by turns than a seat knows, once or twice in a row; one goes, and its place is another's. */
+Test(eager, kept_arguments_by_turns_without_a_look)
+{
+    enum { ALL = 70 };
+    weft_tensor x[ALL], y;
+    act a = {doubles, NULL};
+    for (int i = 0; i < ALL; i++) {
+        x[i] = weft_keep(weft_full(weft_shape(3), i, WEFT_F32));
+    }
+    weft_jit *j = plain_trace(&a, x, 1, 1);
+    const int64_t recorded = stats_of(j).calls;
+    for (int round = 0; round < 6; round++) {
+        for (int i = 0; i < ALL; i++) {
+            for (int again = 0; again <= round % 2; again++) {
+                check_call(j, x[i], 2 * i);
+            }
+        }
+        const weft_tensor gone = x[round];
+        OK(weft_free(gone));
+        x[round] = weft_keep(weft_full(weft_shape(3), round, WEFT_F32));
+        const weft_scope s = weft_scope_begin();
+        for (int again = 0; again < 2; again++) {
+            weft_jit_call(j, &gone, 1, &y, 1);
+            check_error("gone", y, WEFT_EHANDLE, "dead");
+        }
+        OK(weft_scope_end(s));
+    }
+    cr_assert_leq(stats_of(j).calls, recorded + 12); /* those of the dead, perhaps */
+    weft_jit_free(j);
+    for (int i = 0; i < ALL; i++) {
+        OK(weft_free(x[i]));
+    }
+    cr_assert_eq(weft_leak_report(NULL), 0);
+}
+
 FN(picks_one)
 {
     out[0] = weft_neg(weft_index_select(in[0], 0, in[1]));
