@@ -395,7 +395,8 @@ static void FN(rows)(void *accv, const void *const *rows, int64_t nrows, int64_t
             EACH(2)
             EACH(1)
 #undef EACH
-                default : break;
+        default:
+            break;
         }
         r = ahead == 0 ? nrows : r;
 #endif
