@@ -134,9 +134,29 @@ static inline void put_past(void *p, vector v)
 {
     _mm512_stream_si512(p, v);
 }
-/* The elements of a register in reverse; `in_lane` turns round the bytes of 16. */
-static inline vector reversed(vector v, __m128i in_lane)
+/* The first bytes of a register: a mask of them, and memory that is read or written nowhere else. */
+static inline __mmask64 first(int64_t bytes)
 {
+    return _bzhi_u64(~0ull, bytes < 64 ? (unsigned)bytes : 64);
+}
+static inline vector get_some(__mmask64 which, const void *p)
+{
+    return _mm512_maskz_loadu_epi8(which, p);
+}
+static inline void put_some(void *p, __mmask64 which, vector v)
+{
+    _mm512_mask_storeu_epi8(p, which, v);
+}
+/* The elements of a register in reverse; `in_lane` turns round the bytes of 16. */
+static inline vector reversed(vector v, __m128i in_lane, int size)
+{
+    typedef int32_t four __attribute__((vector_size(64), may_alias));
+    typedef int64_t eight __attribute__((vector_size(64), may_alias));
+    if (size == 4)
+        return (vector)__builtin_shufflevector((four)v, (four)v, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6,
+                                               5, 4, 3, 2, 1, 0);
+    if (size == 8)
+        return (vector)__builtin_shufflevector((eight)v, (eight)v, 7, 6, 5, 4, 3, 2, 1, 0);
     v = _mm512_shuffle_epi8(v, _mm512_broadcast_i32x4(in_lane));
     return _mm512_shuffle_i64x2(v, v, 0x1B);
 }
@@ -197,8 +217,9 @@ static inline void put_past(void *p, vector v)
 {
     _mm256_stream_si256(p, v);
 }
-static inline vector reversed(vector v, __m128i in_lane)
+static inline vector reversed(vector v, __m128i in_lane, int size)
 {
+    (void)size;
     v = _mm256_shuffle_epi8(v, _mm256_broadcastsi128_si256(in_lane));
     return _mm256_permute2x128_si256(v, v, 1);
 }
@@ -321,9 +342,75 @@ static inline int64_t magnitude(int64_t stride)
     return stride < 0 ? -stride : stride;
 }
 
+#if defined(__AVX512F__)
+/* m rows of n bytes, at most 64, where no square fits. Rows of which there are fewer than a lane holds come together first;
+ * the last ones of more overlap others. */
+static __attribute__((noinline)) void edge_of_bytes(uint8_t *d, int64_t ldd, const uint8_t *s,
+                                                    int64_t s0, int64_t m, int64_t n)
+{
+    enum { PER = 16 };
+    const __mmask64 which = first(n);
+    _Alignas(VECTOR) uint8_t few[VECTOR * PER];
+    int64_t at[VECTOR], step = s0;
+    if (m < PER) {
+        for (int64_t j = 0; j < n; j++)
+            put128(few + j * PER, _mm_maskz_loadu_epi8((__mmask16)first(m), s + j * s0));
+        s = few;
+        step = PER;
+    }
+    for (int64_t j = 0; j < (n > 2 * PER ? VECTOR : 2 * PER); j++)
+        at[j] = (j < n ? j : n - 1) * step;
+    for (int64_t i = 0; i < m; i += PER) {
+        const int64_t row = i + PER <= m || m < PER ? i : m - PER;
+        const char *from = (const char *)s + row;
+        uint8_t *to = d + row * ldd;
+        vector r[PER], t[PER];
+        UNROLLED for (int k = 0; k < PER; k++)
+        {
+            vector v = _mm512_castsi128_si512(lanes128(from + at[k], 0));
+            if (n > PER)
+                v = _mm512_mask_broadcast_i64x2(v, 0x0C, lanes128(from + at[k + PER], 0));
+            if (n > 2 * PER) {
+                v = _mm512_mask_broadcast_i64x2(v, 0x30, lanes128(from + at[k + 2 * PER], 0));
+                v = _mm512_mask_broadcast_i64x2(v, 0xC0, lanes128(from + at[k + 3 * PER], 0));
+            }
+            r[k] = v;
+        }
+        ROUND8 ROUND8 ROUND8 ROUND8 UNROLLED for (int k = 0; k < PER; k++)
+        {
+            if (k < m)
+                put_some(to, which, r[k]);
+            to += ldd;
+        }
+    }
+}
+/* What is left of m rows of n bytes behind squares of the first mb rows and nb columns. */
+static inline bool edges_of_bytes(void *dst, int64_t ldd, const void *src, int64_t s0, int64_t m,
+                                  int64_t n, int64_t mb, int64_t nb)
+{
+    enum { PER = 16 };
+    uint8_t *d = dst;
+    const uint8_t *s = src;
+    const int64_t low = m - mb >= PER || m < PER ? mb : m - PER;
+    for (int64_t j = nb; j < n; j += VECTOR)
+        edge_of_bytes(d + j, ldd, s + j * s0, s0, m, n - j < VECTOR ? n - j : VECTOR);
+    for (int64_t j = 0; j < nb && mb < m; j += VECTOR)
+        edge_of_bytes(d + low * ldd + j, ldd, s + low + j * s0, s0, m - low, VECTOR);
+    return true;
+}
+#else
+static inline bool edges_of_bytes(void *d, int64_t ldd, const void *s, int64_t s0, int64_t m,
+                                  int64_t n, int64_t mb, int64_t nb)
+{
+    return (void)d, (void)ldd, (void)s, (void)s0, (void)m, (void)n, (void)mb, (void)nb, false;
+}
+#endif
+
 /* -- pack and unpack -------------------------------------------------------------------------------------- */
 /* Bytes between rows of which 8 or more squares have lines in one set. */
 enum { CROWDED = 512 };
+/* What is turned is in the first cache, or will be: nothing is to be asked for. */
+enum { NEAR = 32768 };
 enum { NEARLY = 8, STRIP = 8 };
 /* Non-temporal stores want rows that start on a line: half a line would be written twice. */
 #define ALIGNED_ROWS(T, dst, ldd) (((uintptr_t)(dst) | (uintptr_t)(ldd) * sizeof(T)) % 64 == 0)
@@ -370,7 +457,124 @@ static inline square after(square s, int64_t m, int64_t n, int64_t side, walk w)
 }
 
 /* -- rows ------------------------------------------------------------------------------------------------- */
+#define FORWARD(T, width)                                                                          \
+    static inline void forward_##width(T *d, const T *s, int64_t n)                                \
+    {                                                                                              \
+        if (n * (int64_t)sizeof(T) >= 16)                                                          \
+            wf_move(d, s, n *(int64_t)sizeof(T));                                                  \
+        else                                                                                       \
+            for (int64_t j = 0; j < n; j++)                                                        \
+                d[j] = s[j];                                                                       \
+    }
 #if defined(SIDE_PAST)
+#define FOUR(i) i, (i) + 2, (i) + 4, (i) + 6
+#define EIGHT(i) FOUR(i), FOUR((i) + 8)
+#define SIXTEEN(i) EIGHT(i), EIGHT((i) + 16)
+#define FOUR_FROM(i) i, (i) + 1, (i) + 2, (i) + 3
+#define SIXTEEN_FROM(i) FOUR_FROM(i), FOUR_FROM((i) + 4), FOUR_FROM((i) + 8), FOUR_FROM((i) + 12)
+#define THIRTY_TWO(i) SIXTEEN(i), SIXTEEN((i) + 32)
+#if defined(__AVX512F__)
+#define EVENS_1 THIRTY_TWO(0), THIRTY_TWO(64)
+#define EVENS_2 THIRTY_TWO(0)
+#define EVENS_4 SIXTEEN(0)
+#define EVENS_8 EIGHT(0)
+#else
+#define EVENS_1 THIRTY_TWO(0)
+#define EVENS_2 SIXTEEN(0)
+#define EVENS_4 EIGHT(0)
+#define EVENS_8 FOUR(0)
+#endif
+/* What turns round the elements of 16 bytes: element `size` bytes wide. */
+static inline __m128i turn_round(int size)
+{
+    return size == 1   ? _mm_set_epi64x(0x0001020304050607, 0x08090A0B0C0D0E0F)
+           : size == 2 ? _mm_set_epi64x(0x0100030205040706, 0x09080B0A0D0C0F0E)
+           : size == 4 ? _mm_set_epi64x(0x0302010007060504, 0x0B0A09080F0E0D0C)
+                       : _mm_set_epi64x(0x0706050403020100, 0x0F0E0D0C0B0A0908);
+}
+#endif
+/* d[j] = s[2 * j], s[-j] and s[j], n of them; nothing but them and what lies between is read. */
+#if defined(__AVX512F__)
+enum { LONG_ROW = 1024 }; /* bytes of a row that is written by whole lines */
+/* n elements from s on, less than a register of them, in reverse. What is masked lies behind the elements: memory that is
+ * not mapped takes long to be left alone, and before them is more often such. */
+static inline void reverse_few(void *d, const void *s, int64_t n, int size)
+{
+    const __mmask64 which = first(n * size);
+    const char *from = s;
+    if (size == 1) {
+        const __m128i turn = turn_round(1);
+        for (int i = 0; n >= 16 && i < 2; i++) { /* two pieces that overlap */
+            const int64_t at = i == 0 ? 0 : n >= 32 ? n - 32 : n - 16;
+            const char *p = from + n - at;
+            char *to = (char *)d + at;
+            if (n >= 32) {
+                const __m256i v = _mm256_shuffle_epi8(_mm256_loadu_si256((const void *)(p - 32)),
+                                                      _mm256_broadcastsi128_si256(turn));
+                _mm256_storeu_si256((void *)to, _mm256_permute2x128_si256(v, v, 1));
+            } else {
+                put128(to, _mm_shuffle_epi8(lanes128(p - 16, 0), turn));
+            }
+        }
+        if (n < 16)
+            _mm_mask_storeu_epi8(
+                d, (__mmask16)which,
+                _mm_shuffle_epi8(_mm_maskz_loadu_epi8((__mmask16)which, from),
+                                 _mm_add_epi8(turn, _mm_set1_epi8((char)(n - 16)))));
+        return;
+    }
+    typedef int16_t two __attribute__((vector_size(64), may_alias));
+    typedef int32_t four __attribute__((vector_size(64), may_alias));
+    typedef int64_t eight __attribute__((vector_size(64), may_alias));
+    const vector v = get_some(which, s);
+    if (size == 2) {
+        const two count = {SIXTEEN_FROM(0), SIXTEEN_FROM(16)};
+        put_some(d, which, _mm512_permutexvar_epi16((vector)((int16_t)(n - 1) - count), v));
+    } else if (size == 4) {
+        const four count = {SIXTEEN_FROM(0)};
+        put_some(d, which, _mm512_permutexvar_epi32((vector)((int32_t)(n - 1) - count), v));
+    } else {
+        const eight count = {0, 1, 2, 3, 4, 5, 6, 7};
+        put_some(d, which, _mm512_permutexvar_epi64((vector)((n - 1) - count), v));
+    }
+}
+#define ROWS(T, width)                                                                             \
+    static inline void every_other_##width(T *d, const T *s, int64_t n)                            \
+    {                                                                                              \
+        enum { V = VECTOR / sizeof(T), SIZE = sizeof(T) };                                         \
+        typedef T row __attribute__((vector_size(VECTOR), may_alias));                             \
+        int64_t left = n, bytes;                                                                   \
+        for (; left > V; left -= V, d += V, s += 2 * V)                                            \
+            put(d, (vector)__builtin_shufflevector((row)get(s), (row)get(s + V), EVENS_##width));  \
+        bytes = (2 * left - 1) * SIZE;                                                             \
+        const row low = (row)get_some(first(bytes), s);                                            \
+        const row high = (row)get_some(first(bytes > VECTOR ? bytes - VECTOR : 0), s + V);         \
+        put_some(d, first(left *SIZE), (vector)__builtin_shufflevector(low, high, EVENS_##width)); \
+    }                                                                                              \
+    static inline void reverse_##width(T *d, const T *s, int64_t n)                                \
+    {                                                                                              \
+        enum { V = VECTOR / sizeof(T), SIZE = sizeof(T) };                                         \
+        const __m128i in_lane = turn_round(SIZE);                                                  \
+        int64_t left = n;                                                                          \
+        for (; left >= V; left -= V, d += V, s -= V)                                               \
+            put(d, reversed(get(s - V + 1), in_lane, SIZE));                                       \
+        if (left > 0)                                                                              \
+            reverse_few(d, s - left + 1, left, SIZE);                                              \
+    }                                                                                              \
+    static inline void forward_##width(T *d, const T *s, int64_t n)                                \
+    {                                                                                              \
+        int64_t bytes = n * (int64_t)sizeof(T);                                                    \
+        char *to = (char *)d;                                                                      \
+        const char *from = (const char *)s;                                                        \
+        if (bytes >= LONG_ROW) {                                                                   \
+            wf_move(d, s, bytes);                                                                  \
+            return;                                                                                \
+        }                                                                                          \
+        for (; bytes > VECTOR; bytes -= VECTOR, to += VECTOR, from += VECTOR)                      \
+            put(to, get(from));                                                                    \
+        put_some(to, first(bytes), get_some(first(bytes), from));                                  \
+    }
+#elif defined(SIDE_PAST)
 /* 16 bytes of elements, every other one of the 32 bytes from p on. */
 static inline __m128i evens_1(const char *p)
 {
@@ -393,29 +597,7 @@ static inline __m128i evens_8(const char *p)
 {
     return _mm_unpacklo_epi64(lanes128(p, 0), lanes128(p + 16, 0));
 }
-#define FOUR(i) i, (i) + 2, (i) + 4, (i) + 6
-#define EIGHT(i) FOUR(i), FOUR((i) + 8)
-#define SIXTEEN(i) EIGHT(i), EIGHT((i) + 16)
-#define THIRTY_TWO(i) SIXTEEN(i), SIXTEEN((i) + 32)
-#if defined(__AVX512F__)
-#define EVENS_1 THIRTY_TWO(0), THIRTY_TWO(64)
-#define EVENS_2 THIRTY_TWO(0)
-#define EVENS_4 SIXTEEN(0)
-#define EVENS_8 EIGHT(0)
-#else
-#define EVENS_1 THIRTY_TWO(0)
-#define EVENS_2 SIXTEEN(0)
-#define EVENS_4 EIGHT(0)
-#define EVENS_8 FOUR(0)
-#endif
-static inline __m128i turn_round(int size)
-{
-    _Alignas(16) char at[16];
-    for (int i = 0; i < 16; i++)
-        at[i] = (char)(16 - size - i + 2 * (i % size));
-    return _mm_load_si128((const void *)at);
-}
-/* d[j] = s[2 * j] and d[j] = s[-j], n of them; nothing but them and what lies between is read. */
+/* Last pieces overlap those before. */
 #define ROWS(T, width)                                                                             \
     static inline void every_other_##width(T *d, const T *s, int64_t n)                            \
     {                                                                                              \
@@ -423,14 +605,14 @@ static inline __m128i turn_round(int size)
         typedef T row __attribute__((vector_size(VECTOR), aligned(sizeof(T)), may_alias));         \
         enum { V = VECTOR / sizeof(T) };                                                           \
         int64_t j = 0;                                                                             \
-        for (; j + V < n; j += V)                                                                  \
+        for (; n > V && j < n - 1; j += V) {                                                       \
+            j = j + V < n ? j : n - 1 - V;                                                         \
             *(row *)(d + j) = __builtin_shufflevector(                                             \
                 *(const row *)(s + 2 * j), *(const row *)(s + 2 * j + V), EVENS_##width);          \
-        if (n > W) {                                                                               \
-            for (; j + W < n; j += W)                                                              \
-                put128(d + j, evens_##width((const char *)(s + 2 * j)));                           \
-            put128(d + n - 1 - W, evens_##width((const char *)(s + 2 * (n - 1 - W))));             \
-            j = n - 1;                                                                             \
+        }                                                                                          \
+        for (; n > W && j < n - 1; j += W) {                                                       \
+            j = j + W < n ? j : n - 1 - W;                                                         \
+            put128(d + j, evens_##width((const char *)(s + 2 * j)));                               \
         }                                                                                          \
         for (; j < n; j++)                                                                         \
             d[j] = s[2 * j];                                                                       \
@@ -440,16 +622,19 @@ static inline __m128i turn_round(int size)
         enum { V = VECTOR / sizeof(T), W = 16 / sizeof(T) };                                       \
         const __m128i in_lane = turn_round(sizeof(T));                                             \
         int64_t j = 0;                                                                             \
-        for (; j + V <= n; j += V)                                                                 \
-            put(d + j, reversed(get(s - j - V + 1), in_lane));                                     \
-        for (; j < n && n >= W; j += W) {                                                          \
-            const int64_t at = j + W <= n ? j : n - W;                                             \
-            const __m128i v = lanes128((const char *)(s - at - W + 1), 0);                         \
-            put128(d + at, _mm_shuffle_epi8(v, in_lane));                                          \
+        for (; n >= V && j < n; j += V) {                                                          \
+            j = j + V <= n ? j : n - V;                                                            \
+            put(d + j, reversed(get(s - j - V + 1), in_lane, sizeof(T)));                          \
+        }                                                                                          \
+        for (; n >= W && j < n; j += W) {                                                          \
+            j = j + W <= n ? j : n - W;                                                            \
+            const __m128i v = lanes128((const char *)(s - j - W + 1), 0);                          \
+            put128(d + j, _mm_shuffle_epi8(v, in_lane));                                           \
         }                                                                                          \
         for (; j < n; j++)                                                                         \
             d[j] = s[-j];                                                                          \
-    }
+    }                                                                                              \
+    FORWARD(T, width)
 #else
 #define ROWS(T, width)                                                                             \
     static inline void every_other_##width(T *d, const T *s, int64_t n)                            \
@@ -461,7 +646,8 @@ static inline __m128i turn_round(int size)
     {                                                                                              \
         for (int64_t j = 0; j < n; j++)                                                            \
             d[j] = s[-j];                                                                          \
-    }
+    }                                                                                              \
+    FORWARD(T, width)
 #endif
 ROWS(uint8_t, 1)
 ROWS(uint16_t, 2)
@@ -510,7 +696,7 @@ static __attribute__((noinline)) void gather_lines(char *to, const void *from, i
     {                                                                                               \
         enum { L = LINE / sizeof(T), SIZE = sizeof(T) };                                            \
         const uintptr_t apart = (uintptr_t)((ldd | s0) * SIZE);                                     \
-        const bool share = m < n && wf_amd();                                                       \
+        const bool share = (m < n && wf_amd()) || m * n * SIZE <= NEAR;                             \
         const bool whole = HAS_WHOLE && SIZE > 1 && wf_amd_zen5(),                                  \
                    one_set = s0 * SIZE % ONE_SET == 0;                                              \
         const bool fours = whole && SIZE < 8 && !one_set && (m | n) / L % 2 == 0;                   \
@@ -564,7 +750,8 @@ static __attribute__((noinline)) void gather_lines(char *to, const void *from, i
         (nt       ? PAST(squares_##width)                                                           \
          : strips ? strips_##width                                                                  \
                   : squares_##width)(d, ldd, s, s0, mb, nb);                                        \
-        if (rows >= L && cols >= L) { /* the edges; the last squares overlap others */              \
+        if (sizeof(T) == 1 && edges_of_bytes(d, ldd, s, s0, rows, cols, mb, nb)) {                  \
+        } else if (rows >= L && cols >= L) { /* the edges; the last squares overlap others */       \
             for (int64_t i = 0; i < rows; i += L) {                                                 \
                 const int64_t at = i + L <= rows ? i : rows - L;                                    \
                 for (int64_t j = i + L <= mb ? nb : 0; j < cols; j += L)                            \
@@ -584,17 +771,23 @@ static __attribute__((noinline)) void gather_lines(char *to, const void *from, i
                     d[i * ldd + j] = s[i + j * s0];                                                 \
         }                                                                                           \
     }                                                                                               \
-    __attribute__((noinline)) static void row_##width(T *d, const T *s, int64_t step, int64_t n)    \
+    /* m rows of n elements, `step` apart in s. */                                                  \
+    __attribute__((noinline)) static void rows_##width(                                             \
+        T *d, int64_t ldd, const T *s, int64_t apart, int64_t step, int64_t m, int64_t n)           \
     {                                                                                               \
-        if (step == 1 && n * (int64_t)sizeof(T) >= 16)                                              \
-            wf_move(d, s, n *(int64_t)sizeof(T));                                                   \
+        if (step == 1)                                                                              \
+            for (; m > 0; m--, d += ldd, s += apart)                                                \
+                forward_##width(d, s, n);                                                           \
         else if (step == 2)                                                                         \
-            every_other_##width(d, s, n);                                                           \
+            for (; m > 0; m--, d += ldd, s += apart)                                                \
+                every_other_##width(d, s, n);                                                       \
         else if (step == -1)                                                                        \
-            reverse_##width(d, s, n);                                                               \
+            for (; m > 0; m--, d += ldd, s += apart)                                                \
+                reverse_##width(d, s, n);                                                           \
         else                                                                                        \
-            for (int64_t j = 0; j < n; j++)                                                         \
-                d[j] = s[j * step];                                                                 \
+            for (; m > 0; m--, d += ldd, s += apart)                                                \
+                for (int64_t j = 0; j < n; j++)                                                     \
+                    d[j] = s[j * step];                                                             \
     }                                                                                               \
     /* A transpose of elements that are not neighbours either way: pieces of rows of src first. */  \
     __attribute__((noinline)) static void panels_##width(                                           \
@@ -606,8 +799,7 @@ static __attribute__((noinline)) void gather_lines(char *to, const void *from, i
             for (int64_t i = 0; i < m; i += ROWS_OF) {                                              \
                 const int64_t cols = n - j < COLS_OF ? n - j : COLS_OF;                             \
                 const int64_t rows = m - i < ROWS_OF ? m - i : ROWS_OF;                             \
-                for (int64_t k = 0; k < cols; k++)                                                  \
-                    row_##width(panel + k * ROWS_OF, s + i * s1 + (j + k) * s0, s1, rows);          \
+                rows_##width(panel, ROWS_OF, s + i * s1 + j * s0, s0, s1, cols, rows);              \
                 transpose_##width(d + i * ldd + j, ldd, panel, ROWS_OF, (size_t)rows,               \
                                   (size_t)cols, false);                                             \
             }                                                                                       \
@@ -629,8 +821,7 @@ static __attribute__((noinline)) void gather_lines(char *to, const void *from, i
         } else if (m >= FEW && n >= FEW && s1 != 0 && magnitude(s1) < magnitude(s0)) {              \
             panels_##width(d, ldd, s, s1, s0, (int64_t)m, (int64_t)n);                              \
         } else {                                                                                    \
-            for (size_t i = 0; i < m; i++, d += ldd, s += s1)                                       \
-                row_##width(d, s, s0, (int64_t)n);                                                  \
+            rows_##width(d, ldd, s, s1, s0, (int64_t)m, (int64_t)n);                                \
         }                                                                                           \
     }                                                                                               \
     static void pack_nt_##width(void *dst, int64_t ldd, const void *src, int64_t s1, int64_t s0,    \
