@@ -13,6 +13,7 @@
 #include "eager/exec.h"
 #include "eager/kernels/kernels.h"
 #include "eager/pool.h"
+#include "eager/strips.h"
 #include "eager/tile.h"
 
 enum {
@@ -225,12 +226,30 @@ void wf_cast_small(int to, void *dst, int from, const void *src, int64_t n)
         wf_parallel_awake(n, grain, cast_piece, &c);
 }
 
+/* A view of few elements, into row-major memory. */
+static bool copy_strips(const wf_view *dst, const wf_view *src)
+{
+    wf_strips s;
+    const int to = wf_width(dst->dtype), from = wf_width(src->dtype);
+    wf_strips_open(&s, 1, to > from ? to : from);
+    if (!wf_strips_of(&s, dst, src))
+        return false;
+    s.dst = dst->data;
+    s.to = dst->dtype;
+    s.fn = NULL;
+    s.src[0].data = src->data;
+    s.src[0].from = s.src[0].to = src->dtype;
+    wf_strips_run(&s);
+    return true;
+}
+
 static bool copy_small(const wf_view *dst, const wf_view *src)
 {
     const int64_t n = wf_view_numel(dst);
-    if (n == 0 || n > WF_COPY_SMALL || dst->data == src->data || !wf_view_is_contiguous(dst) ||
-        !wf_view_is_contiguous(src))
+    if (n == 0 || n > WF_COPY_SMALL || dst->data == src->data || !wf_view_is_contiguous(dst))
         return false;
+    if (!wf_view_is_contiguous(src))
+        return copy_strips(dst, src);
     wf_cast_small(dst->dtype, dst->data, src->dtype, src->data, n);
     return true;
 }

@@ -20,6 +20,7 @@
 #include "eager/kernels/kernels.h"
 #include "eager/map.h"
 #include "eager/pool.h"
+#include "eager/strips.h"
 
 enum {
     TILE = 1024,  /* elements of a scratch tile when there are few operands */
@@ -40,6 +41,7 @@ enum {
     SECOND_ROWS = 32,
     SECOND_COLS = 64,
     ROW_BYTES = PIECE * 8,
+    LONG_ROW = 128,      /* elements of a row that is worth a call */
     ROWS_AHEAD = 8,      /* rows fetched before they are read */
     ROW = 32768,         /* elements of a block that needs no scratch */
     SCRATCH = 76 << 10,  /* bytes of stack for tiles, per running chunk */
@@ -79,13 +81,6 @@ typedef struct chunk {
     int through; /* the source whose tile is the result's memory; -1: all have scratch */
 } chunk;
 
-/* Values of type `from` are values of type `to` as they lie in memory. (DEFAULT: nobody reads them; the
- * first source, which is always read, lends its address.) */
-static bool same_bits(int from, int to)
-{
-    return from == to || to == WEFT_DTYPE_DEFAULT || (from == WEFT_BOOL && to == WEFT_U8);
-}
-
 static bool is_packed(const wf_block *b, int k)
 {
     return (b->col[k] == 1 || b->cols == 1) && (b->rows == 1 || b->row[k] == b->cols);
@@ -121,7 +116,7 @@ static const void *load(chunk *c, const wf_block *b, int k, unsigned *bcast)
     const int o = r->t->ndst + k;
     const int from = r->t->src[k].dtype, to = r->t->src_type[k];
     const wf_cast_fn cast = r->k->cast[to][from];
-    const bool same = same_bits(from, to);
+    const bool same = wf_same_bits(from, to);
     const int64_t n = b->rows * b->cols;
     char *tile = k == c->through ? b->ptr[0] : c->scratch + r->slot[o];
     if ((b->col[o] == 0 || b->cols == 1) && (b->row[o] == 0 || b->rows == 1)) {
@@ -174,7 +169,7 @@ static void store(chunk *c, const wf_block *b, int k)
     const char *tile = c->scratch + r->slot[k];
     char *raw = c->scratch + r->slot[r->w->nops];
     const bool packed = is_packed(b, k);
-    if (!same_bits(from, to)) {
+    if (!wf_same_bits(from, to)) {
         char *out = packed && !r->stream ? b->ptr[k] : raw;
         r->k->cast[to][from](out, tile, n);
         if (out != raw)
@@ -241,7 +236,7 @@ static void stream_block(const run *r, const wf_block *b, char *scratch)
 static bool lies_in_rows(const run *r, const wf_block *b, int k)
 {
     const int o = r->t->ndst + k;
-    return same_bits(r->t->src[k].dtype, r->t->src_type[k]) &&
+    return wf_same_bits(r->t->src[k].dtype, r->t->src_type[k]) &&
            (b->col[o] == 1 || b->col[o] == 0 || b->cols == 1);
 }
 
@@ -269,6 +264,15 @@ static void load_band(chunk *c, const wf_block *b, band *d)
             d->step[k] = b->row[o] * r->w->op[o].esize;
             d->bcast |= b->col[o] == 0 && b->cols > 1 ? 1u << k : 0;
             d->direct |= 1u << k;
+        } else if (b->col[o] == 0 && b->cols > 1 && b->row[o] != 0) { /* an element for a row */
+            const int from = t->src[k].dtype, to = t->src_type[k];
+            char *raw = c->scratch + r->slot[r->w->nops], *tile = c->scratch + r->slot[o];
+            c->held[k] = NULL;
+            r->k->pack[wf_width(from)](raw, 1, b->ptr[o], b->row[o], 1, (size_t)b->rows, 1);
+            r->k->cast[to][from](tile, raw, (size_t)b->rows);
+            d->src[k] = tile;
+            d->step[k] = (int64_t)wf_dtype_size(to);
+            d->bcast |= 1u << k;
         } else {
             const unsigned before = d->bcast;
             d->src[k] = load(c, b, k, &d->bcast);
@@ -308,7 +312,7 @@ static bool is_one_row(const run *r, const wf_block *b, const band *d)
         const int64_t size = (int64_t)wf_dtype_size(r->t->src_type[k]);
         one = r->t->src_type[k] == WEFT_DTYPE_DEFAULT || d->step[k] == b->cols * size;
     }
-    return one && d->bcast == 0 && same_bits(r->t->dst_type[0], r->t->dst[0].dtype);
+    return one && d->bcast == 0 && wf_same_bits(r->t->dst_type[0], r->t->dst[0].dtype);
 }
 
 /* A band on its way past the caches, so many rows at once that a kernel has PIECE elements: rows that are read where they lie
@@ -319,7 +323,7 @@ static void stream_band(chunk *c, const wf_block *b, const band *d)
     const run *r = c->r;
     const wf_tiles *t = r->t;
     const int from = t->dst_type[0], to = t->dst[0].dtype;
-    const bool same = same_bits(from, to);
+    const bool same = wf_same_bits(from, to);
     const int64_t bytes = b->cols * (int64_t)wf_dtype_size(to),
                   step = b->row[0] * r->w->op[0].esize;
     const int64_t most = PIECE / b->cols;
@@ -355,7 +359,7 @@ static void run_band(chunk *c, const wf_block *b, const band *d)
     const wf_tiles *t = r->t;
     const void *at[WF_WALK_OPS];
     const int from = t->dst_type[0], to = t->dst[0].dtype;
-    const bool same = same_bits(from, to), in_place = same && !r->stream;
+    const bool same = wf_same_bits(from, to), in_place = same && !r->stream;
     const int64_t rows = is_one_row(r, b, d) ? 1 : b->rows;
     const size_t cols = (size_t)(b->rows / rows * b->cols), bytes = cols * wf_dtype_size(to);
     char *row = c->scratch + r->slot[0], *cast = row + ROW_BYTES;
@@ -379,10 +383,10 @@ static int find_through(const run *r, const wf_block *b)
 {
     const wf_tiles *t = r->t;
     const int to = t->dst[0].dtype;
-    if (r->stream || r->in_place || !is_packed(b, 0) || !same_bits(t->dst_type[0], to))
+    if (r->stream || r->in_place || !is_packed(b, 0) || !wf_same_bits(t->dst_type[0], to))
         return -1;
     for (int k = 0; k < t->nsrc; k++)
-        if (t->src_type[k] != WEFT_DTYPE_DEFAULT && same_bits(t->src_type[k], to) &&
+        if (t->src_type[k] != WEFT_DTYPE_DEFAULT && wf_same_bits(t->src_type[k], to) &&
             b->row[1 + k] == 1 && b->col[1 + k] > 1)
             return k;
     return -1;
@@ -422,6 +426,20 @@ static bool are_on_lines(void *const *dst, int n)
     return all;
 }
 
+/* Are rows long enough for a call each, and is one of the sources an element for a row? (Repeated in scratch it is loaded
+ * from within what has just been stored, which processors wait for.) */
+static bool goes_by_rows(const run *r, const wf_block *b)
+{
+    const wf_tiles *t = r->t;
+    bool some = false;
+    if (!t->by_rows || t->ndst != 1 || r->stream || r->tile < TILE || b->rows == 1 ||
+        b->cols < LONG_ROW || b->cols > PIECE || b->col[0] != 1)
+        return false;
+    for (int k = 0; k < t->nsrc; k++)
+        some |= t->src_type[k] != WEFT_DTYPE_DEFAULT && b->col[1 + k] == 0 && b->row[1 + k] != 0;
+    return some;
+}
+
 static void do_block(void *arg, const wf_block *b)
 {
     chunk *c = arg;
@@ -429,6 +447,12 @@ static void do_block(void *arg, const wf_block *b)
     const wf_tiles *t = r->t;
     if (r->band) {
         turned_block(c, b);
+        return;
+    }
+    if (goes_by_rows(r, b)) {
+        band d;
+        load_band(c, b, &d);
+        run_band(c, b, &d);
         return;
     }
     if (r->direct && r->stream) {
@@ -449,7 +473,7 @@ static void do_block(void *arg, const wf_block *b)
     }
     for (int k = 0; k < t->ndst; k++) {
         const bool direct =
-            same_bits(t->dst_type[k], t->dst[k].dtype) && is_packed(b, k) && !r->stream;
+            wf_same_bits(t->dst_type[k], t->dst[k].dtype) && is_packed(b, k) && !r->stream;
         stores |= direct ? 0 : 1ull << k;
         dst[k] = direct ? b->ptr[k] : c->scratch + r->slot[k];
     }
@@ -482,9 +506,9 @@ static bool some_cast(const wf_tiles *t)
 {
     bool same = true;
     for (int k = 0; k < t->ndst && same; k++)
-        same = same_bits(t->dst_type[k], t->dst[k].dtype);
+        same = wf_same_bits(t->dst_type[k], t->dst[k].dtype);
     for (int k = 0; k < t->nsrc && same; k++)
-        same = same_bits(t->src[k].dtype, t->src_type[k]);
+        same = wf_same_bits(t->src[k].dtype, t->src_type[k]);
     return !same;
 }
 
@@ -530,7 +554,7 @@ static void cut_turned(run *r, wf_walk *w)
     for (int k = 0; k < t->nsrc; k++) {
         const int64_t from = w->op[1 + k].esize, to = (int64_t)wf_dtype_size(t->src_type[k]);
         const int64_t col = w->op[1 + k].strides[w->col_dim];
-        const bool same = same_bits(t->src[k].dtype, t->src_type[k]);
+        const bool same = wf_same_bits(t->src[k].dtype, t->src_type[k]);
         if (t->src_type[k] == WEFT_DTYPE_DEFAULT)
             continue;
         if (same && (col == 1 || col == 0)) { /* past the caches its rows are brought together */
@@ -667,12 +691,12 @@ static bool run_casting(const call *c, const wf_view *dst, const wf_view *src, i
     const void *at[WF_VJP_MAX + 2];
     for (int k = 0; k < c->nsrc; k++) {
         at[k] = c->type[k] == WEFT_DTYPE_DEFAULT ? at[0] : src[k].data;
-        if (same_bits(src[k].dtype, c->type[k]))
+        if (wf_same_bits(src[k].dtype, c->type[k]))
             continue;
         c->k->cast[c->type[k]][src[k].dtype](tiles[k], src[k].data, bcast >> k & 1 ? 1 : (size_t)n);
         at[k] = tiles[k];
     }
-    if (same_bits(c->out, dst->dtype)) {
+    if (wf_same_bits(c->out, dst->dtype)) {
         c->fn(dst->data, at, (size_t)n, bcast);
     } else {
         c->fn(tiles[c->nsrc], at, (size_t)n, bcast);
@@ -709,7 +733,7 @@ static inline bool run_small(const call *c, const wf_view *dst, const wf_view *s
     const void *at[WF_VJP_MAX + 2];
     const int64_t n = flat_size(dst);
     unsigned bcast = 0;
-    bool casts = !same_bits(c->out, dst->dtype);
+    bool casts = !wf_same_bits(c->out, dst->dtype);
     if (n == 0 || n > 2 * (c->heavy ? GRAIN_HEAVY : GRAIN_CHEAP))
         return false;
     for (int k = 0; k < c->nsrc; k++) {
@@ -719,7 +743,7 @@ static inline bool run_small(const call *c, const wf_view *dst, const wf_view *s
             continue;
         }
         at[k] = src[k].data;
-        casts |= !same_bits(src[k].dtype, c->type[k]);
+        casts |= !wf_same_bits(src[k].dtype, c->type[k]);
         if (n == 1 || flat_size(&src[k]) == n)
             continue;
         if (!is_single(&src[k]))
@@ -738,8 +762,33 @@ static inline bool run_small(const call *c, const wf_view *dst, const wf_view *s
     return true;
 }
 
+/* Views of few elements. */
+static bool run_strips(const call *c, const wf_view *dst, const wf_view *src)
+{
+    wf_strips s;
+    int width = wf_width(dst->dtype);
+    for (int k = 0; k < c->nsrc; k++)
+        width = wf_width(c->type[k]) > width ? wf_width(c->type[k]) : width;
+    wf_strips_open(&s, c->nsrc, width);
+    if (!wf_strips_of(&s, dst, src))
+        return false;
+    s.dst = dst->data;
+    s.to = dst->dtype;
+    s.out = (uint8_t)c->out;
+    s.fn = c->fn;
+    for (int k = 0; k < c->nsrc; k++) {
+        s.src[k].data = src[k].data;
+        s.src[k].from = src[k].dtype;
+        s.src[k].to = c->type[k];
+    }
+    wf_strips_run(&s);
+    return true;
+}
+
 static void run_large(const call *c, const wf_view *dst, const wf_view *src)
 {
+    if (run_strips(c, dst, src))
+        return;
     const uint8_t to = (uint8_t)c->out;
     wf_tiles_run(&(wf_tiles){.ndst = 1,
                              .nsrc = c->nsrc,

@@ -3,7 +3,8 @@
  *
  * A call on a small tensor costs what stands around the kernel: types that are joined, views that are laid out, plans
  * of tiles. The common call needs none of it: operands of one element type that the row takes, row-major, of the same
- * extents; beside them numbers, tensors of one element and rows that repeat. Whatever is not that simple is left to
+ * extents; beside them numbers, tensors of one element and rows that repeat. Views, operands that repeat in other ways,
+ * halves and choices by a condition go by strips (eager/strips.h). Whatever is not that simple is left to
  * the general way, untouched: so this file raises no error but the lack of memory, and knows no rule that the general
  * way does not know. One body is compiled for one, two and three operands, so that what is known of each stays in
  * registers.
@@ -13,9 +14,11 @@
  */
 #include <string.h>
 
+#include "eager/layout.h"
 #include "eager/map.h"
 #include "eager/pool.h"
 #include "eager/quick_int.h"
+#include "eager/strips.h"
 
 enum { REPEAT_BYTES = 1024 /* of an operand whose rows are repeated on the stack */ };
 
@@ -55,7 +58,7 @@ ALWAYS bool take(wf_ctx *c, quick *q, wf_slot **slot, wf_op op, const int nsrc,
         q->tracked |= (s->flags & WF_SLOT_REQUIRES_GRAD) | s->node | s->st->root;
         q->wide = !q->wide || s->rank > q->wide->rank ? s : q->wide;
     }
-    return q->wide && (types & WF_BIT(q->dtype)) && wf_ct(q->dtype) >= 0 &&
+    return q->wide && (types & WF_BIT(q->dtype)) &&
            (weak == 0 ||
             (weak <= wf_dtype_kind(q->dtype) &&
              !(wf_dtype_kind(q->dtype) == 1 && wf_numbers_stray(q->dtype, nsrc, src))));
@@ -211,6 +214,75 @@ __attribute__((noinline)) static int record(wf_ctx *c, wf_slot *const *slot, wf_
     return fail(c, op, nsrc, src, r, dst, &why);
 }
 
+/* Operands for a result with the n elements of `wide`, which has at most WF_INLINE_RANK axes. False: they are too many, or
+ * do not fit. */
+static bool lay_out(wf_strips *s, wf_slot *const *slot, wf_slot *wide, int64_t *n)
+{
+    const int64_t *d = wide->dims_;
+    *n = 1;
+    for (int i = 1; i <= wide->rank; i++) {
+        const int64_t extent = d[wide->rank - i];
+        int64_t step[MOST_SRC];
+        for (int k = 0; k < s->nsrc; k++) {
+            wf_slot *x = slot[k];
+            const int at = x ? x->rank - i : -1;
+            const int64_t has = at < 0 ? 1 : x->dims_[at];
+            if (has != extent && has != 1) {
+                return false;
+            }
+            step[k] = has == 1 ? 0 : x->strides_[at];
+        }
+        *n *= extent;
+        if (*n > s->most || *n < 1 || !wf_strips_axis(s, extent, step)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Views of the extents of q's widest, or that repeat in it, halves, and what is chosen by a condition: what the general
+ * way does with them, without its questions. */
+__attribute__((noinline)) static bool run_views(wf_ctx *c, const quick *q, wf_slot *const *slot,
+                                                wf_op op, const wf_attr *attr, int nsrc,
+                                                const weft_tensor *src, weft_tensor *dst, int *rc)
+{
+    double scalar[MOST_SRC];
+    wf_strips s;
+    int64_t n;
+    const int compute = wf_dtype_compute(q->dtype), ct = wf_ct(compute);
+    s.fn = ct < 0 ? NULL : wf_kernels_now()->map[ct][op];
+    wf_strips_open(&s, nsrc, wf_width(compute));
+    if (!s.fn || q->wide->rank > WF_INLINE_RANK || !lay_out(&s, slot, q->wide, &n) ||
+        wf_all_lie_last(nsrc, slot, q->wide->rank, wf_dims(q->wide))) {
+        return false; /* (the last: so does the result) */
+    }
+    for (int i = 0; i < nsrc; i++) {
+        wf_strips_src *x = &s.src[i];
+        x->to = (uint8_t)(i == 0 && wf_rows[op].kind == WF_KIND_CHOOSE ? WEFT_BOOL : compute);
+        if (slot[i]) {
+            x->data = wf_slot_data(slot[i]);
+            x->from = slot[i]->dtype;
+        } else {
+            wf_scalar_store(src[i], x->to, &scalar[i]);
+            x->data = (const char *)&scalar[i];
+            x->from = x->to;
+        }
+    }
+    s.to = (uint8_t)wf_call_output_dtype(op, q->dtype);
+    s.out = (uint8_t)wf_call_output_dtype(op, compute);
+    wf_slot *r = make_shaped(c, s.to, q->wide, n, dst);
+    if (__builtin_expect(!r, 0)) {
+        *rc = no_memory(c, op, nsrc, src, dst, n);
+        return true;
+    }
+    s.dst = wf_slot_data(r);
+    const unsigned mode = wf_fpenv_enter();
+    wf_strips_run(&s);
+    wf_fpenv_leave(mode);
+    *rc = q->tracked && wf_grad_enabled(c) ? record(c, slot, op, attr, nsrc, src, r, dst) : 0;
+    return true;
+}
+
 ALWAYS bool run(wf_ctx *c, wf_op op, const wf_attr *attr, const int nsrc, const weft_tensor *src,
                 weft_tensor *dst, int *rc)
 {
@@ -218,10 +290,10 @@ ALWAYS bool run(wf_ctx *c, wf_op op, const wf_attr *attr, const int nsrc, const 
     line l;
     wf_slot *slot[MOST_SRC];
     quick q;
-    bool done = take(c, &q, slot, op, nsrc, src);
-    const int64_t n = done ? wf_slot_row_major(q.wide) : 0;
+    const bool taken = take(c, &q, slot, op, nsrc, src);
+    const int64_t n = taken ? wf_slot_row_major(q.wide) : 0;
     const wf_map_fn fn = kernel_of(op, q.dtype, n);
-    done = fn && line_up(&l, slot, q.dtype, nsrc, src, q.wide, n, tile);
+    bool done = fn && line_up(&l, slot, q.dtype, nsrc, src, q.wide, n, tile);
     if (__builtin_expect(done, 1)) {
         wf_slot *r = make_as_wide(c, wf_call_output_dtype(op, q.dtype), q.wide, n, dst);
         if (__builtin_expect(r != NULL, 1)) {
@@ -232,6 +304,8 @@ ALWAYS bool run(wf_ctx *c, wf_op op, const wf_attr *attr, const int nsrc, const 
         } else {
             *rc = no_memory(c, op, nsrc, src, dst, n);
         }
+    } else if (taken) {
+        done = run_views(c, &q, slot, op, attr, nsrc, src, dst, rc);
     }
     if (__builtin_expect(q.pins != 0, 0)) {
         let_go(c, slot, nsrc, q.pins);
@@ -239,9 +313,33 @@ ALWAYS bool run(wf_ctx *c, wf_op op, const wf_attr *attr, const int nsrc, const 
     return done;
 }
 
+/* A condition, and two operands of one type. */
+__attribute__((noinline)) static bool run_choice(wf_ctx *c, wf_op op, const wf_attr *attr,
+                                                 const weft_tensor *src, weft_tensor *dst, int *rc)
+{
+    wf_slot *slot[MOST_SRC];
+    quick q;
+    const found f = look_up(c, src[0]);
+    wf_slot *s = slot[0] = f.slot;
+    bool done = take(c, &q, slot + 1, op, 2, src + 1);
+    q.pins = q.pins << 1 | f.pinned;
+    done = done && s && s->dtype == WEFT_BOOL && is_plain(s->st, NULL);
+    if (done) {
+        q.wide = s->rank > q.wide->rank ? s : q.wide;
+        done = run_views(c, &q, slot, op, attr, 3, src, dst, rc);
+    }
+    if (__builtin_expect(q.pins != 0, 0)) {
+        let_go(c, slot, 3, q.pins);
+    }
+    return done;
+}
+
 bool wf_quick(wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *src,
               weft_tensor *dst, int *rc)
 {
+    if (__builtin_expect(wf_rows[op].kind == WF_KIND_CHOOSE, 0)) {
+        return run_choice(c, op, attr, src, dst, rc);
+    }
     return nsrc == 2   ? run(c, op, attr, 2, src, dst, rc)
            : nsrc == 1 ? run(c, op, attr, 1, src, dst, rc)
                        : run(c, op, attr, 3, src, dst, rc);
@@ -291,6 +389,9 @@ ALWAYS bool run_into(wf_ctx *c, wf_op op, const int nsrc, const weft_tensor *src
 
 bool wf_quick_into(wf_ctx *c, wf_op op, int nsrc, const weft_tensor *src, weft_tensor dst)
 {
+    if (wf_rows[op].kind == WF_KIND_CHOOSE) {
+        return false;
+    }
     const found f = look_up(c, dst);
     wf_slot *d = f.slot;
     if (!d) {

@@ -10,7 +10,7 @@
 static inline bool wf_quick_may(const wf_ctx *c, wf_op op, int nsrc)
 {
     const wf_row *row = &wf_rows[op];
-    return row->kind >= WF_KIND_UNARY && row->kind < WF_KIND_CHOOSE && row->min_src == nsrc &&
+    return row->kind >= WF_KIND_UNARY && row->kind <= WF_KIND_CHOOSE && row->min_src == nsrc &&
            !c->away;
 }
 /* Runs an elementwise row whose operands are of one type, row-major and few, outside of traces; *rc is then the status, 0 or

@@ -100,6 +100,23 @@ ALWAYS wf_slot *make_as_wide(wf_ctx *c, int dtype, wf_slot *like, int64_t n, wef
     return r;
 }
 
+/* The same of a slot of any strides, of at most WF_INLINE_RANK axes. */
+__attribute__((unused)) static inline wf_slot *make_shaped(wf_ctx *c, int dtype, wf_slot *like,
+                                                           int64_t n, weft_tensor *h)
+{
+    wf_slot *r = make(c, dtype, n, h);
+    int64_t step = 1;
+    if (__builtin_expect(r != NULL, 1)) {
+        r->rank = like->rank;
+        for (int i = like->rank; i-- > 0;) {
+            r->dims_[i] = like->dims_[i];
+            r->strides_[i] = step;
+            step *= like->dims_[i];
+        }
+    }
+    return r;
+}
+
 /* The view m of s. NULL: no memory. */
 ALWAYS wf_slot *put_view_in_slot(wf_ctx *c, wf_slot *s, const wf_quick_map *m, weft_tensor *h)
 {
