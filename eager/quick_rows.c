@@ -6,8 +6,9 @@
  * is left to the general way, untouched, which says what is wrong with it.
  *   views       are mapped from slot to slot; operand and result share memory that as a rule no other thread can
  *               reach, so that counting the second reference takes no locked instruction
- *   reductions  of row-major tensors along neighbouring axes reach their kernel as [outer, reduced, inner]
- *   copies      and casts of row-major tensors are one call of their kernel
+ *   reductions  of row-major tensors along neighbouring axes reach their kernel as [outer, reduced, inner]; so do those of
+ *               small views, once their elements have been brought together
+ *   copies      and casts of row-major tensors are one call of their kernel, of small views a strip at a time
  *   others      are inferred and run as ever, without a call that could be traced or moved to a device around it
  *
  * Invariants: the same kernel as the general way on the same elements in the same order, so the same bits; a false
@@ -21,6 +22,7 @@
 #include "eager/pool.h"
 #include "eager/quick_int.h"
 #include "eager/reduce.h"
+#include "eager/strips.h"
 
 static const wf_attr no_attr;
 
@@ -213,17 +215,14 @@ static bool run_view(row_call *k, int *rc)
 
 /* -- reductions ------------------------------------------------------------------------------------------------- */
 
-/* A row-major tensor as [outer, reduced, inner]; -1 reduced: it is another, or other axes. */
+/* Row-major elements as [outer, reduced, inner]. */
 typedef struct split {
     int64_t outer, reduced, inner;
     unsigned axes;
 } split;
 
-static bool split_axes(split *g, wf_slot *s, const wf_attr *a)
+static bool pick_axes(split *g, const wf_slot *s, const wf_attr *a)
 {
-    const int64_t *d = wf_dims(s), *st = wf_strides(s);
-    int64_t n = 1;
-    int i = s->rank;
     g->axes = 0;
     for (int k = 0; k < a->n_ints; k++) {
         const uint64_t axis = (uint64_t)a->ints[k];
@@ -233,6 +232,14 @@ static bool split_axes(split *g, wf_slot *s, const wf_attr *a)
         g->axes |= 1u << axis;
     }
     g->axes = a->n_ints ? g->axes : (1u << s->rank) - 1;
+    return true;
+}
+
+/* False: the strides are others, or the axes not neighbours. */
+static bool split_axes(split *g, int rank, const int64_t *d, const int64_t *st)
+{
+    int64_t n = 1;
+    int i = rank;
     g->outer = g->reduced = g->inner = 1;
     for (; i > 0 && !(g->axes >> (i - 1) & 1); i--) {
         if (st[i - 1] != n) {
@@ -256,6 +263,31 @@ static bool split_axes(split *g, wf_slot *s, const wf_attr *a)
         g->outer *= d[i - 1];
     }
     return n > 0;
+}
+
+/* The same of a matrix that lies transposed: its rows in memory are what is reduced, or what is kept. */
+static bool split_turned(split *g, const wf_slot *s)
+{
+    int64_t n[2] = {1, 1}, st[2] = {0, 0};
+    for (int i = s->rank; i-- > 0;) {
+        const int64_t d = s->dims_[i];
+        const int w = g->axes >> i & 1;
+        if (d == 1) {
+            continue;
+        }
+        if (n[w] != 1 && s->strides_[i] != st[w] * n[w]) {
+            return false;
+        }
+        st[w] = n[w] == 1 ? s->strides_[i] : st[w];
+        n[w] *= d;
+    }
+    if (n[0] < 2 || n[1] < 2) {
+        return false;
+    }
+    g->reduced = n[1];
+    g->inner = st[0] == 1 && st[1] == n[0] ? n[0] : 1;
+    g->outer = n[0] / g->inner;
+    return g->inner > 1 || (st[1] == 1 && st[0] == n[1]);
 }
 
 /* Type of the result: inference says which; 0: it is to be asked about it. */
@@ -305,7 +337,7 @@ ALWAYS void reduced_shape(wf_slot *r, wf_slot *s, const split *g, bool keep)
 }
 
 /* The plain ones, in one task: the kernel at once. */
-static bool reduce_now(wf_op op, wf_slot *s, const split *g, wf_slot *r)
+static bool reduce_now(wf_op op, wf_slot *s, const void *x, const split *g, wf_slot *r)
 {
     enum { FEW = 1024 };
     _Alignas(64) char few[FEW * 8];
@@ -322,8 +354,8 @@ static bool reduce_now(wf_op op, wf_slot *s, const split *g, wf_slot *r)
     }
     const wf_red what = (wf_red)(red[op] - 1);
     void *out = direct ? wf_slot_data(r) : few;
-    if (!(g->inner == 1   ? wf_red_rows(what, s->dtype, out, wf_slot_data(s), g->reduced, n)
-          : g->outer == 1 ? wf_red_columns(what, s->dtype, out, wf_slot_data(s), g->reduced, n)
+    if (!(g->inner == 1   ? wf_red_rows(what, s->dtype, out, x, g->reduced, n)
+          : g->outer == 1 ? wf_red_columns(what, s->dtype, out, x, g->reduced, n)
                           : false)) {
         return false;
     }
@@ -337,14 +369,15 @@ static bool reduce_now(wf_op op, wf_slot *s, const split *g, wf_slot *r)
 }
 
 /* The row's way, on a view without axes of one element. */
-__attribute__((noinline)) static int reduce_by_row(row_call *k, wf_slot *s, const split *g,
-                                                   wf_slot *r)
+__attribute__((noinline)) static int reduce_by_row(row_call *k, wf_slot *s, void *data,
+                                                   const split *g, wf_slot *r)
 {
     wf_view x, d = {.data = wf_slot_data(r), .dtype = r->dtype, .rank = 1};
     int64_t axis;
     wf_why why;
     wf_why_clear(&why);
     wf_slot_view(s, &x);
+    x.data = data;
     x.rank = 0;
     if (g->outer > 1) {
         x.dims[x.rank] = g->outer;
@@ -368,6 +401,70 @@ __attribute__((noinline)) static int reduce_by_row(row_call *k, wf_slot *s, cons
     return __builtin_expect(rc != 0, 0) ? fail(k, 1, &r, &why) : 0;
 }
 
+/* Of elements that lie at x. The status. */
+ALWAYS int reduce(row_call *k, int dtype, void *x, const split *g)
+{
+    wf_slot *s = k->slot[0];
+    const int64_t n = g->outer * g->inner;
+    wf_slot *r = make(k->c, dtype, n, k->dst);
+    if (__builtin_expect(!r, 0)) {
+        return no_memory(k, 0, NULL, n);
+    }
+    reduced_shape(r, s, g, k->attr->flags & WF_FLAG_KEEPDIM);
+    const unsigned mode = wf_fpenv_enter();
+    const int rc =
+        __builtin_expect(reduce_now(k->op, s, x, g, r), 1) ? 0 : reduce_by_row(k, s, x, g, r);
+    wf_fpenv_leave(mode);
+    return __builtin_expect(rc != 0, 0) ? rc : record(k, &r);
+}
+
+/* Bytes that are brought together: what a first cache holds, and of columns, which take longer where they are, twice that. */
+enum { FEW_BYTES = 1 << 15, FEW_COLUMNS = 1 << 16 };
+
+/* The elements of s in their row-major order, in `to`. False: no two axes stand for all. */
+static bool bring_together(wf_slot *s, void *to)
+{
+    wf_strips t;
+    wf_strips_open(&t, 1, 0);
+    for (int i = s->rank; i-- > 0;) {
+        if (!wf_strips_axis(&t, s->dims_[i], &s->strides_[i])) {
+            return false;
+        }
+    }
+    t.dst = to;
+    t.fn = NULL;
+    t.to = t.src[0].from = t.src[0].to = s->dtype;
+    t.src[0].data = wf_slot_data(s);
+    wf_strips_run(&t);
+    return true;
+}
+
+/* A view: as it lies, where kernels are as fast either way, or, of few elements, when they have been brought together. */
+__attribute__((noinline)) static bool reduce_view(row_call *k, int dtype, split *g, int *rc)
+{
+    _Alignas(64) char few[FEW_COLUMNS];
+    wf_slot *s = k->slot[0];
+    int64_t dense[WF_INLINE_RANK], n = 1;
+    const bool extreme = k->op == WF_OP_AMAX || k->op == WF_OP_AMIN;
+    if (s->dtype == wf_red_compute(s->dtype) && !extreme && split_turned(g, s)) {
+        *rc = reduce(k, dtype, wf_slot_data(s), g);
+        return true;
+    }
+    for (int i = s->rank; i-- > 0;) {
+        dense[i] = n;
+        if (!times(&n, s->dims_[i])) {
+            return false;
+        }
+    }
+    if (!split_axes(g, s->rank, s->dims_, dense) ||
+        n > (g->inner > 1 ? FEW_COLUMNS : FEW_BYTES) >> wf_width(s->dtype) ||
+        !bring_together(s, few)) {
+        return false;
+    }
+    *rc = reduce(k, dtype, few, g);
+    return true;
+}
+
 static bool run_reduce(row_call *k, int *rc)
 {
     split g;
@@ -375,34 +472,59 @@ static bool run_reduce(row_call *k, int *rc)
     const wf_attr *a = k->attr;
     const int dtype = result_type(k->op, a->dtype, s->dtype);
     const bool one_axis = k->op == WF_OP_ARGMAX || k->op == WF_OP_ARGMIN;
-    if (!dtype || s->rank > WF_INLINE_RANK || (one_axis && a->n_ints > 1) ||
-        !split_axes(&g, s, a)) {
+    if (!dtype || s->rank > WF_INLINE_RANK || (one_axis && a->n_ints > 1) || !pick_axes(&g, s, a)) {
         return false;
     }
-    const int64_t n = g.outer * g.inner;
-    wf_slot *r = make(k->c, dtype, n, k->dst);
-    if (__builtin_expect(!r, 0)) {
-        *rc = no_memory(k, 0, NULL, n);
-        return true;
+    if (__builtin_expect(!split_axes(&g, s->rank, s->dims_, s->strides_), 0)) {
+        return reduce_view(k, dtype, &g, rc);
     }
-    reduced_shape(r, s, &g, a->flags & WF_FLAG_KEEPDIM);
-    const unsigned mode = wf_fpenv_enter();
-    *rc = __builtin_expect(reduce_now(k->op, s, &g, r), 1) ? 0 : reduce_by_row(k, s, &g, r);
-    wf_fpenv_leave(mode);
-    *rc = __builtin_expect(*rc != 0, 0) ? *rc : record(k, &r);
+    *rc = reduce(k, dtype, wf_slot_data(s), &g);
     return true;
 }
 
 /* -- copies ------------------------------------------------------------------------------------------------------- */
 
-/* Of a row-major tensor that is one task. */
+/* Of any other one. */
+__attribute__((noinline)) static bool copy_view(row_call *k, int to, int *rc)
+{
+    wf_slot *x = k->slot[0];
+    wf_strips s;
+    int64_t n = 1;
+    wf_strips_open(&s, 1, wf_width(to) > wf_width(x->dtype) ? wf_width(to) : wf_width(x->dtype));
+    for (int i = x->rank; i-- > 0;) {
+        if (!times(&n, x->dims_[i]) || n > s.most ||
+            !wf_strips_axis(&s, x->dims_[i], &x->strides_[i])) {
+            return false;
+        }
+    }
+    wf_slot *r = make_shaped(k->c, to, x, n, k->dst);
+    if (__builtin_expect(!r, 0)) {
+        *rc = no_memory(k, 0, NULL, n);
+        return true;
+    }
+    s.dst = wf_slot_data(r);
+    s.to = (uint8_t)to;
+    s.fn = NULL;
+    s.src[0].data = wf_slot_data(x);
+    s.src[0].from = s.src[0].to = x->dtype;
+    const unsigned mode = wf_fpenv_enter();
+    wf_strips_run(&s);
+    wf_fpenv_leave(mode);
+    *rc = record(k, &r);
+    return true;
+}
+
+/* Of a row-major tensor that is one task, or of a view. */
 static bool run_copy(row_call *k, int *rc)
 {
     wf_slot *s = k->slot[0];
     const int64_t n = wf_slot_row_major(s);
     const int to = k->op == WF_OP_CAST ? k->attr->dtype : s->dtype;
-    if (n <= 0 || n > WF_COPY_SMALL || to <= WEFT_DTYPE_DEFAULT || to >= WF_NDTYPE) {
+    if (n == 0 || n > WF_COPY_SMALL || to <= WEFT_DTYPE_DEFAULT || to >= WF_NDTYPE) {
         return false;
+    }
+    if (n < 0) {
+        return s->rank <= WF_INLINE_RANK && copy_view(k, to, rc);
     }
     wf_slot *r = make_as_wide(k->c, to, s, n, k->dst);
     if (__builtin_expect(!r, 0)) {

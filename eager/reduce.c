@@ -164,6 +164,8 @@ static const char *at(const wf_view *v, int64_t offset)
 
 /* Of values that are brought together at once: so many that the second cache, or the first one, has room for them. */
 enum { TOGETHER_BYTES = 1 << 16, FIRST_BYTES = 1 << 14 };
+/* Elements of a row below which several are brought together. */
+enum { SHORT_ROW = 512 };
 
 /* A step that is neither 1 nor 0: elements come together before they are converted. */
 static bool is_spread(int64_t stride)
@@ -173,35 +175,39 @@ static bool is_spread(int64_t stride)
 
 /* rows x n values of v, one behind the other at dst: as many as have room in TOGETHER_BYTES before and after a conversion. */
 static void load_rows(const engine *e, void *dst, const wf_view *v, int64_t offset, int64_t step,
-                      int64_t stride, int64_t rows, int64_t n)
+                      int64_t stride, int64_t rows, int64_t n, bool raw)
 {
     void (*const convert)(void *, const void *, int, int64_t, int64_t) =
         e->job->truth ? e->k->truth : e->k->load;
     const wf_pack_fn pack = wf_kernels_now()->pack[wf_width(v->dtype)];
-    if (v->dtype == e->job->compute && !e->job->truth) {
+    if (stride == 1 && step == n) {
+        n *= rows;
+        rows = 1;
+    }
+    if (raw || (v->dtype == e->job->compute && !e->job->truth)) {
         pack(dst, n, at(v, offset), step, stride, (size_t)rows, (size_t)n);
     } else if (rows == 1 && !is_spread(stride)) {
         convert(dst, at(v, offset), v->dtype, stride, n);
     } else {
-        _Alignas(64) char raw[TOGETHER_BYTES];
-        pack(raw, n, at(v, offset), step, stride, (size_t)rows, (size_t)n);
-        convert(dst, raw, v->dtype, 1, rows * n);
+        _Alignas(64) char together[TOGETHER_BYTES];
+        pack(together, n, at(v, offset), step, stride, (size_t)rows, (size_t)n);
+        convert(dst, together, v->dtype, 1, rows * n);
     }
 }
 
 static void load(const engine *e, void *dst, const wf_view *v, int64_t offset, int64_t stride,
                  int64_t n)
 {
-    load_rows(e, dst, v, offset, 0, stride, 1, n);
+    load_rows(e, dst, v, offset, 0, stride, 1, n, false);
 }
 
 /* n elements of the reduced index starting at r, for a kept offset: values in buf. Whole rows of the last axis are loaded
  * together where they are short, and where their elements lie apart: their neighbours may be those of other rows. */
 static void gather(const engine *e, char *buf, const wf_view *v, bool second, int64_t kept,
-                   int64_t r, int64_t n)
+                   int64_t r, int64_t n, bool raw)
 {
-    enum { SHORT_ROW = 512 };
     const wf_red_axis_split *g = &e->g;
+    const int64_t size = raw ? (int64_t)wf_dtype_size(v->dtype) : (int64_t)e->k->size;
     const int64_t *strides = second ? g->ry : g->rx;
     const int64_t inner = g->nr > 0 ? g->rd[g->nr - 1] : 1;
     const int64_t step = g->nr > 0 ? strides[g->nr - 1] : 1;
@@ -215,8 +221,8 @@ static void gather(const engine *e, char *buf, const wf_view *v, bool second, in
         const int64_t left = outer - r / inner % outer;
         rows = rows > left ? left : rows > 1 ? rows : 1;
         const int64_t m = inner - in < n ? inner - in : n;
-        load_rows(e, buf, v, kept + (second ? oy : ox) + in * step, apart, step, rows, m);
-        buf += rows * m * (int64_t)e->k->size;
+        load_rows(e, buf, v, kept + (second ? oy : ox) + in * step, apart, step, rows, m, raw);
+        buf += rows * m * size;
         r += rows * m;
         n -= rows * m;
     }
@@ -345,8 +351,7 @@ bool wf_red_columns(wf_red op, int dtype, void *out, const void *x, int64_t n, i
         few_columns(wf_red_kernels_of(compute), op, out, x, n, cols);
         return true;
     }
-    if (!sum || n > WF_BLOCK || width <= NARROW_BYTES || cols < WF_LANES ||
-        cols > TASK_ELEMENTS / n) {
+    if (!sum || n > WF_BLOCK || cols < WF_LANES || cols > TASK_ELEMENTS / n) {
         return false;
     }
     column_run c = {sum, out, x, cols, n, wf_red_size(compute), wf_dtype_size(dtype)};
@@ -377,11 +382,11 @@ static void inner_block(const engine *e, int64_t kept, int64_t block, char *out)
     if (e->in_place && g->nr <= 1 && (g->nr == 0 || g->rx[0] == 1)) {
         x = at(j->x, ox + r);
     } else {
-        gather(e, xs, j->x, false, ox, r, n);
+        gather(e, xs, j->x, false, ox, r, n, false);
     }
     if (j->map != WF_MAP_NONE) {
         if (j->y != NULL) {
-            gather(e, ys, j->y, true, oy, r, n);
+            gather(e, ys, j->y, true, oy, r, n, false);
         }
         e->k->map(j->map, xs, x, ys, param(e, j->p, kept), param(e, j->q, kept), 0, n);
         x = xs;
@@ -390,12 +395,13 @@ static void inner_block(const engine *e, int64_t kept, int64_t block, char *out)
 }
 
 /* Values of rows of n that lie one behind the other, to one value each. */
-static void reduce_rows(const engine *e, char *out, const char *xs, int64_t n, int64_t rows)
+static void reduce_rows(const engine *e, char *out, const char *xs, int64_t n, int64_t rows,
+                        bool raw)
 {
     const wf_red *op = &e->job->op;
     const int64_t size = (int64_t)e->k->size;
-    const wf_sum_kernels *sum = sums_of(*op, e->job->compute);
-    if (sum && n >= SPAN_FROM) {
+    const wf_sum_kernels *sum = raw ? e->sum : sums_of(*op, e->job->compute);
+    if (sum && (raw || n >= SPAN_FROM)) {
         sum->span(out, xs, n, n, rows, 0);
     } else if (n <= WF_LANES) {
         e->k->shorts[*op](out, xs, n, n, rows);
@@ -415,6 +421,7 @@ static void spread_task(void *arg, int64_t begin, int64_t end)
     const int64_t size = (int64_t)e->k->size, whole = g->reduced / WF_BLOCK;
     const int64_t from = (int64_t)wf_dtype_size(e->job->x->dtype);
     const int64_t step = g->rx[g->nr - 1] * from, width = size > from ? size : from;
+    const bool raw = e->sum != NULL; /* and then summed up as they are */
     const bool fits = step < 64 && step > -64 && WF_BLOCK * width <= FIRST_BYTES;
     const int64_t most_blocks = fits ? 1 : TOGETHER_BYTES / WF_BLOCK / width;
     _Alignas(64) char xs[TOGETHER_BYTES];
@@ -433,11 +440,12 @@ static void spread_task(void *arg, int64_t begin, int64_t end)
             count = count < most_blocks ? count : most_blocks;
         }
         if (e->blocks == 1 && g->nr == 1) {
-            load_rows(e, xs, e->job->x, ox, g->nk > 0 ? g->kx[g->nk - 1] : 0, g->rx[0], count, n);
+            load_rows(e, xs, e->job->x, ox, g->nk > 0 ? g->kx[g->nk - 1] : 0, g->rx[0], count, n,
+                      raw);
         } else {
-            gather(e, xs, e->job->x, false, ox, b * WF_BLOCK, e->blocks == 1 ? n : n * count);
+            gather(e, xs, e->job->x, false, ox, b * WF_BLOCK, e->blocks == 1 ? n : n * count, raw);
         }
-        reduce_rows(e, e->out + i * size, xs, n, count);
+        reduce_rows(e, e->out + i * size, xs, n, count, raw);
     }
 }
 
@@ -507,7 +515,8 @@ static int run_inner(engine *e)
     }
     e->blocks = (g->reduced + WF_BLOCK - 1) / WF_BLOCK;
     e->out = j->out;
-    if (e->in_place && j->map == WF_MAP_NONE && g->reduced <= WF_LANES && lines) {
+    if (e->in_place && j->map == WF_MAP_NONE && g->reduced <= WF_LANES && lines &&
+        (e->span == NULL || g->reduced < SPAN_FROM)) {
         wf_parallel_for(g->kept, TASK_ELEMENTS / g->reduced, short_task, e);
         return 0;
     }
@@ -519,7 +528,10 @@ static int run_inner(engine *e)
         }
     }
     int64_t per = g->reduced < WF_BLOCK ? g->reduced : WF_BLOCK;
-    const bool spread = j->map == WF_MAP_NONE && (g->nr > 1 || (g->nr == 1 && is_spread(g->rx[0])));
+    const bool spread =
+        j->map == WF_MAP_NONE &&
+        (g->nr > 1 || (g->nr == 1 && (is_spread(g->rx[0]) ||
+                                      (!e->in_place && e->span == NULL && per < SHORT_ROW))));
     wf_parallel_for(g->kept * e->blocks, (TASK_ELEMENTS + per - 1) / per,
                     e->span != NULL && lines ? span_task
                     : spread                 ? spread_task
@@ -937,8 +949,39 @@ static bool is_nearer(const engine *e, int64_t step)
     return kept == 1 || (kept < reduced && kept * (int64_t)wf_dtype_size(e->job->x->dtype) < LINE);
 }
 
+/* Does the order of the elements not matter? */
+static bool is_free(const wf_red_job *j)
+{
+    return j->y == NULL && (j->op == WF_RED_MAX || j->op == WF_RED_MIN || j->compute == WEFT_I64);
+}
+
+/* Then they are visited as they lie: reduced axes by their steps, forwards. Returns where the first one is. */
+static int64_t put_in_order(wf_red_axis_split *g)
+{
+    int64_t first = 0;
+    int n = 0;
+    for (int i = 0; i < g->nr; i++) {
+        const int64_t step = g->rx[i] < 0 ? -g->rx[i] : g->rx[i], dim = g->rd[i];
+        int at = i;
+        first += g->rx[i] < 0 ? (dim - 1) * g->rx[i] : 0;
+        for (; at > 0 && g->rx[at - 1] < step; at--) {
+            g->rx[at] = g->rx[at - 1];
+            g->rd[at] = g->rd[at - 1];
+        }
+        g->rx[at] = step;
+        g->rd[at] = dim;
+    }
+    for (int i = 0, end = g->nr; i < end; i++) {
+        add_axis(g->rd, g->rx, g->ry, &n, g->rd[i], g->rx[i], 0);
+    }
+    g->nr = n;
+    return first;
+}
+
 int wf_red_run(const wf_red_job *job)
 {
+    wf_red_job moved;
+    wf_view from;
     engine e; /* its lists of axes are long and mostly empty: not cleared */
     e.job = job;
     e.k = wf_red_kernels_of(job->compute);
@@ -948,6 +991,14 @@ int wf_red_run(const wf_red_job *job)
     const wf_red_axis_split *g = &e.g;
     if (g->kept == 0 || g->reduced == 0) {
         return 0;
+    }
+    const int64_t first = is_free(job) ? put_in_order(&e.g) : 0;
+    if (first != 0) {
+        moved = *job;
+        from = *job->x;
+        from.data = (char *)from.data + first * (int64_t)wf_dtype_size(from.dtype);
+        moved.x = &from;
+        e.job = job = &moved;
     }
     e.in_place = job->x->dtype == job->compute && !job->truth;
     if (job->op == WF_RED_SUM && job->map == WF_MAP_NONE && !job->truth &&
@@ -969,5 +1020,6 @@ int wf_red_run(const wf_red_job *job)
         e.span = NULL;
     }
     e.columns = g->kd[g->nk - 1];
-    return run_outer(&e, e.columns * (int64_t)e.k->size <= NARROW_BYTES);
+    return run_outer(&e, e.columns * (int64_t)e.k->size <= NARROW_BYTES &&
+                             (e.sum == NULL || g->nr > 1 || e.columns < WF_LANES));
 }
