@@ -207,9 +207,11 @@ Test(alias, random_writes_in_traced_regions)
     random_writes(j);
     weft_jit_stats s;
     weft_jit_get_stats(j, &s);
-    cr_assert_eq(s.calls, 300);
-    cr_assert_gt(s.breaks, 300);
-    cr_assert_gt(s.evictions, 300);
+    cr_assert_eq(s.calls + s.eager, 300);
+    cr_assert_gt(s.calls, 64, "only %d regions recorded",
+                 (int)s.calls); /* a random half, before it is known what pays */
+    cr_assert_gt(s.breaks, s.calls);
+    cr_assert_gt(s.evictions, s.calls);
     weft_jit_free(j);
 }
 
