@@ -295,6 +295,52 @@ Test(kernels, large_beside_a_row_and_a_column)
     wf_jitk_release(k);
 }
 
+/* As many sources as a program has, the last ones a row, a column and an element: each has a bit of its own. */
+Test(kernels, a_row_and_a_column_are_the_last_of_many)
+{
+    enum { ROWS = 9, COLS = 1001, MOST = WF_PROGRAM_INPUTS };
+    static float x[ROWS * COLS], row[COLS], column[ROWS], y[ROWS * COLS], want[ROWS * COLS];
+    const float one = 3;
+    static wf_program p;
+    NEED_LLVM();
+    for (int i = 0; i < ROWS * COLS; i++) {
+        x[i] = (float)(i % 1009 - 500) * 0.37f;
+        row[i % COLS] = (float)(i % 13) - 6.5f;
+        column[i % ROWS] = (float)(i % 7) * 0.11f;
+    }
+    for (int n = MOST - 3; n <= MOST; n++)
+        for (int last = 0; last < 3; last++) {
+            wf_view src[MOST];
+            int sum = -1;
+            wf_program_init(&p);
+            for (int k = 0; k < n; k++) {
+                const int v = wf_program_input(&p, WEFT_F32);
+                sum =
+                    k == 0 ? v : wf_program_map(&p, WF_OP_ADD, WEFT_F32, 2, (const int[]){sum, v});
+                const int form = k < n - 3 ? 3 : (k + last) % 3;
+                src[k] = form == 0   ? matrix(row, WEFT_F32, ROWS, COLS, 0, 1)
+                         : form == 1 ? matrix(column, WEFT_F32, ROWS, COLS, 1, 0)
+                         : form == 2 ? matrix((void *)(uintptr_t)&one, WEFT_F32, ROWS, COLS, 0, 0)
+                                     : matrix(x, WEFT_F32, ROWS, COLS, COLS, 1);
+            }
+            wf_program_output(&p, sum);
+            cr_assert_eq(wf_program_finish(&p), 0);
+            wf_jitk *k = wf_jitk_get(&p, &(wf_jitk_opts){.sync = true});
+            cr_assert_eq(wf_jitk_wait(k), WF_JITK_NATIVE);
+            const wf_view dst = matrix(y, WEFT_F32, ROWS, COLS, COLS, 1),
+                          ref = matrix(want, WEFT_F32, ROWS, COLS, COLS, 1);
+            for (int far = 0; far < 2; far++) {
+                cr_assert_eq(wf_program_run_on(&p, &(wf_program_args){.dst = &ref, .src = src}), 0);
+                cr_assert_eq(wf_jitk_run(k, &(wf_program_args){.dst = &dst,
+                                                               .src = src,
+                                                               .beside = far ? WF_STREAM_FROM : 0}),
+                             0);
+                cr_assert_eq(memcmp(y, want, sizeof y), 0, "%d sources, %d, %d", n, last, far);
+            }
+            wf_jitk_release(k);
+        }
+}
+
 /* -- threads ------------------------------------------------------------------------------------------------- */
 enum { THREADS = 16, PROGRAMS = 12 };
 static wf_program shared[PROGRAMS];
