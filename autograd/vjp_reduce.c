@@ -1,9 +1,9 @@
 /*
  * autograd/vjp_reduce.c -- derivatives of reductions and scans.
  *
- * Ties of max and min share the gradient equally. Products divide by their factors, but for those that are 0, whose
- * gradients are products of the others. Gradients that will be differentiated divide by nothing: what is masked out at a 0 has a
- * derivative. Arithmetic on half types runs in the type of the saved operand; each gradient rounds once.
+ * Ties of max and min share the gradient equally. Products divide by their factors, in f64, but for those that are 0, whose
+ * gradients are products of the others; gradients that will be differentiated, and those of running products, divide by nothing: what
+ * is masked out at a 0 has a derivative. Arithmetic on half types runs in the type of the saved operand; each gradient rounds once.
  */
 #include "autograd/vjp_util.h"
 #include "eager/device.h"
@@ -221,10 +221,12 @@ WF_VJP(prod, WF_SAVES_SRC(0))
     wf_type t;
     int64_t axes[WF_MAX_RANK];
     wf_vjp_src_type(v, 0, &t);
-    const int wide = wf_dtype_compute(t.dtype), n = reduced_axes(v->attr, t.rank, axes);
+    /* Divided products are f64's: those of all factors may be far beyond what they are without one. */
+    const int wide = v->create_graph ? wf_dtype_compute(t.dtype) : WEFT_F64;
+    const int n = reduced_axes(v->attr, t.rank, axes);
     const int64_t cols = reduced_count(v->attr, &t);
     weft_tensor g = wf_as_dtype(keep_axes(v->attr, v->g[0], &t), wide);
-    weft_tensor x = wf_as_dtype(wf_vjp_src(v, 0), wide);
+    weft_tensor x = wf_as_dtype(wf_vjp_src(v, 0), wf_dtype_compute(t.dtype));
     if (n == 0 || cols == 0) {
         x = n == 0 ? g : x;
     } else {

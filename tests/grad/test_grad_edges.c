@@ -236,6 +236,30 @@ static void check_products(weft_dtype dtype, bool zeros)
     weft_scope_end(s);
 }
 
+/* The product of all factors leaves f32, that of the others does not. */
+Test(grad_edges, products_beyond_f32)
+{
+    static const float x[2][3] = {{1e-25f, 2e-25f, 1e20f}, {1e30f, 4e30f, 1e-30f}};
+    weft_scope s = weft_scope_begin();
+    weft_tensor t = weft_from_data(x, weft_shape(2, 3), WEFT_F32), g;
+    weft_requires_grad_(t, true);
+    weft_tensor y = weft_prod(t, .axes = weft_axes(1));
+    cr_assert_eq(weft_backward(weft_sum(y)), WEFT_OK, "%s", weft_last_error());
+    g = weft_grad(t);
+    for (int i = 0; i < 2; i++) {
+        for (int k = 0; k < 3; k++) {
+            const double want = (double)x[i][(k + 1) % 3] * (double)x[i][(k + 2) % 3];
+            const double got = weft_item_f64(weft_select(weft_select(g, 0, i), 0, k));
+            const bool small = want<0x1p-126, large = want> 0x1.fffffep127;
+            cr_expect(small   ? fabs(got - want) <= 0x1p-149
+                      : large ? isinf(got)
+                              : fabs(got - want) <= 0x1p-23 * want,
+                      "row %d, factor %d: %g, not %g", i, k, got, want);
+        }
+    }
+    weft_scope_end(s);
+}
+
 Test(grad_edges, products_with_factors_of_zero)
 {
     static const weft_dtype types[] = {WEFT_F32, WEFT_F64, WEFT_BF16};
