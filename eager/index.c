@@ -69,9 +69,9 @@ static int load_indices(const wf_view *v, int64_t extent, int axis, wf_dense *ou
         return 0;
     }
     const int64_t found = a.at[bad];
-    char sign[48] = "";
+    char sign[64] = "";
     if (found > INT64_MAX / 2) { /* losses take signs off, so that no class counts from the end */
-        snprintf(sign, sizeof sign, "; %" PRId64 " without its sign", found + INT64_MIN);
+        snprintf(sign, sizeof sign, "; %" PRId64 " if a loss took its sign off", found + INT64_MIN);
     }
     code = wf_fail(why, WEFT_EINDEX,
                    "index %" PRId64 " (element %" PRId64

@@ -544,6 +544,8 @@ static inline void reverse_few(void *d, const void *s, int64_t n, int size)
         enum { V = VECTOR / sizeof(T), SIZE = sizeof(T) };                                         \
         typedef T row __attribute__((vector_size(VECTOR), may_alias));                             \
         int64_t left = n, bytes;                                                                   \
+        if (n <= 0)                                                                                \
+            return;                                                                                \
         for (; left > V; left -= V, d += V, s += 2 * V)                                            \
             put(d, (vector)__builtin_shufflevector((row)get(s), (row)get(s + V), EVENS_##width));  \
         bytes = (2 * left - 1) * SIZE;                                                             \

@@ -96,7 +96,8 @@ Test(sites, an_index_out_of_range_names_op_operands_and_line)
         {loss_of, 9, "cross_entropy: ", "; operands: f32[5,3], i64[5]", &loss_line},
         {nll_of, 9, "nll_loss: index 9 ", "extent 3", &nll_line},
         {nll_of, -1,
-         "nll_loss: index 9223372036854775807 (element 2 of the indices; -1 without its sign) ",
+         "nll_loss: index 9223372036854775807 (element 2 of the indices; -1 if a loss took its "
+         "sign off) ",
          "extent 3", &nll_line},
         {weighted_loss_of, 9, "cross_entropy: ", "", &weights_line},
         {embedding_of, 9, "embedding: index 9", "; operands: f32[5,3], i64[5]", &rows_line}};
