@@ -429,6 +429,13 @@ static void last_group(elem *e)
     }
 }
 
+/* Sources that are asked for ahead of use: one alone the processor foresees, and its kernel compiles faster without. */
+static uint64_t asked_sources(const rows *w)
+{
+    const uint64_t sources = w->used[0] & element_sources(w);
+    return sources & (sources - 1) ? sources : 0;
+}
+
 /* Where no cache holds what is moved: asks for the next row of every source, piece by piece between the groups of the stage that
  * computes most. Passes that compute little would wait for memory otherwise, and this one leave it idle. */
 static void ask_ahead(elem *e)
@@ -437,7 +444,7 @@ static void ask_ahead(elem *e)
     const rows *w = e->w;
     wf_text *t = w->t;
     const int n = e->n;
-    const uint64_t sources = w->used[0] & element_sources(w);
+    const uint64_t sources = asked_sources(w);
     if (w->heaviest != n || sources == 0)
         return;
     P("  br i1 %%streams, label %%s%dask, label %%s%dgo\ns%dask:\n", n, n, n);
@@ -724,7 +731,7 @@ static void entry(rows *w)
             P("  store %s zeroinitializer, ptr %%buf%d\n", B.s, i);
     }
     for (int i = 0; i < n; i++)
-        if (used[0] & element_sources(w) & UINT64_C(1) << i)
+        if (asked_sources(w) >> i & 1)
             ahead(w, i);
     P("  %%errora = getelementptr ptr, ptr %%ptr, i64 %d\n  %%error = load ptr, ptr %%errora\n", n);
     for (int s = 0; s < w->r->nstage; s++)
@@ -751,7 +758,7 @@ static void row_pointers(rows *w)
         const int src = i - ndst(w);
         P("  %%O%d = mul i64 %%r, %%T%d\n  %%R%d = getelementptr %s, ptr %%P%d, i64 %%O%d\n", i, i,
           i, T.s, i, i);
-        if (w->used[0] & element_sources(w) & UINT64_C(1) << i)
+        if (asked_sources(w) >> i & 1)
             P("  %%N%d = getelementptr i8, ptr %%R%d, i64 %%H%d\n", i, i, i);
         if (src >= 0 && is_row_source(w, src))
             P("  %%own%d = load %s, ptr %%R%d, align %u\n", src, T.s, i,
