@@ -234,12 +234,7 @@ static bool copy_strips(const wf_view *dst, const wf_view *src)
     wf_strips_open(&s, 1, to > from ? to : from);
     if (!wf_strips_of(&s, dst, src))
         return false;
-    s.dst = dst->data;
-    s.to = dst->dtype;
-    s.fn = NULL;
-    s.src[0].data = src->data;
-    s.src[0].from = s.src[0].to = src->dtype;
-    wf_strips_run(&s);
+    wf_strips_copy(&s, dst->dtype, dst->data, src->dtype, src->data);
     return true;
 }
 

@@ -431,11 +431,7 @@ static bool bring_together(wf_slot *s, void *to)
             return false;
         }
     }
-    t.dst = to;
-    t.fn = NULL;
-    t.to = t.src[0].from = t.src[0].to = s->dtype;
-    t.src[0].data = wf_slot_data(s);
-    wf_strips_run(&t);
+    wf_strips_copy(&t, s->dtype, to, s->dtype, wf_slot_data(s));
     return true;
 }
 
@@ -502,13 +498,8 @@ __attribute__((noinline)) static bool copy_view(row_call *k, int to, int *rc)
         *rc = no_memory(k, 0, NULL, n);
         return true;
     }
-    s.dst = wf_slot_data(r);
-    s.to = (uint8_t)to;
-    s.fn = NULL;
-    s.src[0].data = wf_slot_data(x);
-    s.src[0].from = s.src[0].to = x->dtype;
     const unsigned mode = wf_fpenv_enter();
-    wf_strips_run(&s);
+    wf_strips_copy(&s, to, wf_slot_data(r), x->dtype, wf_slot_data(x));
     wf_fpenv_leave(mode);
     *rc = record(k, &r);
     return true;

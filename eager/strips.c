@@ -181,6 +181,16 @@ void wf_strips_run(const wf_strips *s)
     }
 }
 
+void wf_strips_copy(wf_strips *s, int to, void *dst, int from, const void *src)
+{
+    s->dst = dst;
+    s->to = (uint8_t)to;
+    s->fn = NULL;
+    s->src[0].data = src;
+    s->src[0].from = s->src[0].to = (uint8_t)from;
+    wf_strips_run(s);
+}
+
 bool wf_strips_of(wf_strips *s, const wf_view *dst, const wf_view *src)
 {
     int64_t n = 1;

@@ -81,6 +81,8 @@ static inline bool wf_strips_axis(wf_strips *s, int64_t n, const int64_t *step)
  * too many, or needs more axes. */
 bool wf_strips_of(wf_strips *s, const wf_view *dst, const wf_view *src);
 void wf_strips_run(const wf_strips *s);
+/* Of one source, whose axes are there: a copy of src, of type `from`, to dst. */
+void wf_strips_copy(wf_strips *s, int to, void *dst, int from, const void *src);
 
 /* Values of type `from` are values of type `to` as they lie in memory. (DEFAULT: nobody reads them; the first source, which
  * is always read, lends its address.) */
