@@ -610,7 +610,7 @@ void wf_tiles_run(const wf_tiles *t)
     const bool far = leaves_caches(&r), leaves = far && !r.in_place;
     r.stream = leaves && (t->grain >= GRAIN_CHEAP || t->past_tiles);
     r.ahead = far && t->ahead;
-    r.past = leaves && t->past && !r.stream;
+    r.past = leaves && t->past && !r.stream && wf_past_bit(t->nsrc);
     r.tile = TILE;
     while ((w.nops + 1) * r.tile * 8 > SCRATCH)
         r.tile /= 2;

@@ -37,6 +37,12 @@ typedef struct wf_tiles {
 
 void wf_tiles_run(const wf_tiles *t);
 
+/* The bit by which fn is told of that; 0 where so many sources need it for themselves: then it is not told. */
+static inline unsigned wf_past_bit(int nsrc)
+{
+    return nsrc <= 30 ? WF_PAST_CACHES : 0;
+}
+
 /* Bytes moved from which on no cache holds them: then stores pass the caches, and tiles ask for the next ones. */
 #define WF_STREAM_FROM ((int64_t)24 << 20)
 

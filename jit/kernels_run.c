@@ -33,7 +33,6 @@ typedef struct run {
     void *ptr[WF_KERNEL_MAX_PTR];
     uint64_t flags;
     int64_t n, grain;
-    unsigned past; /* WF_PAST_CACHES, or 0 where that bit is a source's */
 } run;
 
 /* Whole lines of any type, so that every chunk of an aligned destination is aligned: stores past the caches
@@ -170,8 +169,9 @@ static void tile(const void *arg, void *const *dst, const void *const *src, size
 {
     const run *r = arg;
     const wf_program *p = &r->k->program;
-    const uint64_t flags = bcast & r->past ? WF_LAUNCH_STREAM : 0;
-    const uint32_t spread = n > 1 ? bcast & ~(r->k->one | r->past) : 0;
+    const unsigned past = wf_past_bit(p->ninput);
+    const uint64_t flags = bcast & past ? WF_LAUNCH_STREAM : 0;
+    const uint32_t spread = n > 1 ? bcast & ~(r->k->one | past) : 0;
     _Alignas(LINE) char tiles[SPREAD];
     void *ptr[WF_KERNEL_MAX_PTR];
     size_t size[WF_KERNEL_MAX_PTR], piece = n;
@@ -227,7 +227,7 @@ static void run_tiles(const run *r, const wf_program_args *a)
                              .drawn = r->draws,
                              .draw = draw,
                              .beside = a->beside,
-                             .past = r->past != 0,
+                             .past = true,
                              .fn = tile,
                              .arg = r});
 }
@@ -264,7 +264,6 @@ int wf_jitk_run(const wf_jitk *k, const wf_program_args *a)
     r.flags = 0;
     r.grain = grain_of(p);
     if (!flatten(&r, a->dst, a->src)) {
-        r.past = p->ninput <= 30 ? WF_PAST_CACHES : 0; /* else it is the bit of a source */
         run_tiles(&r, a);
         return 0;
     }

@@ -60,7 +60,7 @@ static wf_kty operand_type(const rows *w, int i)
 }
 
 /* The operands that are sources, as bits. */
-static uint64_t element_sources(const rows *w)
+static uint64_t source_operands(const rows *w)
 {
     return ((UINT64_C(1) << w->k->nsrc) - 1) << ndst(w);
 }
@@ -432,7 +432,7 @@ static void last_group(elem *e)
 /* Sources that are asked for ahead of use: one alone the processor foresees, and its kernel compiles faster without. */
 static uint64_t asked_sources(const rows *w)
 {
-    const uint64_t sources = w->used[0] & element_sources(w);
+    const uint64_t sources = w->used[0] & source_operands(w);
     return sources & (sources - 1) ? sources : 0;
 }
 
@@ -822,7 +822,7 @@ int wf_ll_rows(wf_text *t, const wf_kernel *k, int lanes, wf_why *why)
       "row:\n  %%r = phi i64 [ %%begin, %%entry ], [ %%rnext, %%rowend ]\n");
     row_pointers(w);
     const uint64_t results = (UINT64_C(1) << ndst(w)) - 1;
-    move_rests(w, w->used[0] & element_sources(w), false);
+    move_rests(w, w->used[0] & source_operands(w), false);
     for (int s = 0; s < w->r->nstage && status == 0; s++) {
         const wf_stage *st = &w->r->stage[s];
         if (s == w->r->cut)
