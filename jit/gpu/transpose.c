@@ -4,9 +4,11 @@
  * A copy that reads and writes neighbours along different axes leaves one side of memory traffic in pieces of one
  * element. Here both sides move runs of 128 to 512 bytes: for copies without a cast whose axes come down to rows, columns and a batch.
  *
- * Rows of src and dst that begin at odd places share sectors of 32 bytes with the tile beside or below. Such a sector is
- * fetched or completed in the second cache if that tile's turn comes soon: tiles are taken across strips of some
- * 4 KiB, and down these, by blocks in the order in which the device starts them.
+ * Rows of src that begin at odd places share sectors of 32 bytes with the tile beside, which finds them in the second cache if its
+ * turn comes soon: tiles are taken across strips of some 4 KiB, and down these, by blocks in the order in which the
+ * device starts them. Of rows of dst that do no two tiles have a sector: such a tile lies a sector's elements deep
+ * in the one above it, and the kernel ends each row of dst where a sector does (the second cache was slower by some two full sectors
+ * for each that two blocks wrote a part of).
  */
 #include "eager/dense.h"
 #include "jit/gpu/impl.h"
@@ -15,13 +17,17 @@ enum {
     LEAST = 16,  /* a shorter side gains nothing */
     LOWEST = 32, /* rows of a tile */
     RUN = 512,   /* bytes of a row of dst in a tile, if its words are enough */
+    SECTOR = 32, /* bytes that memory has as one */
     ROWS =
         1024, /* rows of 32 words in a tile, times the bytes of a word: a thread has a word of each eighth */
-    STRIP = 32 /* parts that are taken across before those below */
+    STRIP = 32, /* parts that are taken across before those below */
+    USUAL = 1,  /* what the kernel is told of the operands: see there */
+    SECTORS = 2,
+    WORDS = 4
 };
 
 typedef struct tiling {
-    int64_t height, parts, across, strip, strips, down, tiles;
+    int64_t height, step, parts, across, strip, strips, down, tiles;
 } tiling;
 
 typedef struct axis {
@@ -63,10 +69,10 @@ static int64_t over(int64_t x, int64_t y)
     return (x + y - 1) / y;
 }
 
-/* Tiles of `height` rows and `parts` parts of `part` columns each. */
+/* Tiles of `height` rows and `parts` parts of `part` columns each, `step` rows apart. */
 static void count_tiles(tiling *t, int64_t rows, int64_t cols, int64_t part, int64_t batch)
 {
-    t->down = over(rows, t->height);
+    t->down = over(rows, t->step);
     t->across = over(cols, t->parts * part);
     t->strips = over(t->across, over(STRIP, t->parts));
     t->strip = over(t->across, t->strips);
@@ -82,13 +88,22 @@ static tiling choose_tiles(int64_t rows, int64_t cols, int64_t part, int64_t siz
     while (t.height < rows && t.height < most &&
            (t.height * size < RUN || most / t.height / 2 * part >= cols))
         t.height *= 2;
+    t.step = t.height;
     t.parts = most / t.height;
     count_tiles(&t, rows, cols, part, batch);
     while (t.tiles < enough && t.height * t.parts > LOWEST) {
         *(t.parts > 1 ? &t.parts : &t.height) /= 2;
+        t.step = t.height;
         count_tiles(&t, rows, cols, part, batch);
     }
     return t;
+}
+
+/* Of the shape for which the kernel has a way without tests: whole, with rows of dst as long as they should be. */
+static bool is_usual(const tiling *t, int64_t size)
+{
+    return t->height == (size == 1 ? RUN / 2 : RUN / size) &&
+           t->height * t->parts == ROWS / (size < 4 ? 4 : size);
 }
 
 bool wf_gpu_transpose(int ordinal, const wf_view *dst, const wf_view *src, int *status, wf_why *why)
@@ -111,7 +126,19 @@ bool wf_gpu_transpose(int ordinal, const wf_view *dst, const wf_view *src, int *
     const int64_t down_step = ax[n - 1].from * size, batch_step = batch.from * size;
     const uint64_t low = wf_gpu_word(src->data) | (uint64_t)down_step | (uint64_t)batch_step;
     const int64_t part = (32 * word - (low % (uint64_t)word ? word : 0)) / size;
-    const tiling t = choose_tiles(rows, cols, part, size, batch.n, 4 * wf_gpu_processors(ordinal));
+    tiling t = choose_tiles(rows, cols, part, size, batch.n, 4 * wf_gpu_processors(ordinal));
+    const int64_t to_step = ax[other].to * size, to_batch = batch.to * size;
+    const uint64_t steps = (uint64_t)to_step | (uint64_t)to_batch;
+    const bool usual = is_usual(&t, size), sectors = (wf_gpu_word(dst->data) | steps) % SECTOR == 0;
+    if (!sectors && t.down > 1 && t.height * size >= RUN / 2) {
+        t.step -= SECTOR / size;
+        count_tiles(&t, rows, cols, part, batch.n);
+    }
+    const uint64_t holds = (usual ? USUAL : 0) | (sectors ? SECTORS : 0) |
+                           (low % (uint64_t)word == 0 && steps % (uint64_t)(32 * word) == 0 &&
+                                    cols % (word / size) == 0
+                                ? WORDS
+                                : 0);
     if (t.tiles >= INT32_MAX)
         return false;
     wf_gpu_hand h = {.section = "transpose",
@@ -124,9 +151,9 @@ bool wf_gpu_transpose(int ordinal, const wf_view *dst, const wf_view *src, int *
                               (uint64_t)rows,
                               (uint64_t)cols,
                               (uint64_t)down_step,
-                              (uint64_t)(ax[other].to * size),
+                              (uint64_t)to_step,
                               (uint64_t)batch_step,
-                              (uint64_t)(batch.to * size),
+                              (uint64_t)to_batch,
                               (uint64_t)__builtin_ctzll((uint64_t)t.height),
                               (uint64_t)t.parts,
                               (uint64_t)part,
@@ -135,6 +162,8 @@ bool wf_gpu_transpose(int ordinal, const wf_view *dst, const wf_view *src, int *
     wf_gpu_divisor(h.w + 12, t.strip);
     wf_gpu_divisor(h.w + 15, t.down);
     wf_gpu_divisor(h.w + 18, t.strips);
+    h.w[21] = (uint64_t)t.step;
+    h.w[22] = holds;
     *status = wf_gpu_hand_run(ordinal, &h, why);
     return true;
 }

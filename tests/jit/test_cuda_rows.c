@@ -349,7 +349,8 @@ Test(cuda_rows, transposes)
     static const int64_t dims[][3] = {
         {64, 1, 128},  {128, 1, 192}, {65, 1, 130},  {66, 1, 130},   {68, 1, 132},  {192, 3, 68},
         {130, 2, 67},  {16, 5, 20},   {70, 0, 64},   {15, 2, 64},    {300, 1, 17},  {128, 2, 128},
-        {384, 1, 450}, {131, 2, 517}, {4400, 1, 20}, {1100, 1, 261}, {33, 3, 1030}, {4097, 1, 37}};
+        {384, 1, 450}, {131, 2, 517}, {4400, 1, 20}, {1100, 1, 261}, {33, 3, 1030}, {4097, 1, 37},
+        {137, 1, 771}, {20, 1, 1100}, {256, 1, 768}, {130, 2, 1024}};
     EACH(all, d)
     for (int z = 0; z < (int)(sizeof dims / sizeof *dims); z++)
         for (int shift = 0; shift < 3; shift++) {
@@ -369,8 +370,13 @@ Test(cuda_rows, transposes)
             v[2].strides[1] = n[0];
             v[2].strides[2] = n[0] * n[1];
             wf_copy(&v[0], &v[2]);
-            mirror_add(&m, &v[1]);
-            mirror_add(&m, &v[2]);
+            for (
+                int i = 1; i < 3;
+                i++) { /* all of it, so that the device's copy begins as far from what is aligned */
+                const wf_view whole =
+                    wf_view_dense(i == 1 ? to[1] : memory, all[d], 1, (int64_t[]){count + 2});
+                mirror_add(&m, &whole);
+            }
             mirror_upload(&m);
             const wf_view dst = mirror_view(&m, &v[1]), src = mirror_view(&m, &v[2]);
             cr_assert_eq(wf_gpu_copy(0, &dst, &src, &why), 0, "%s", why.rule);
