@@ -7,8 +7,7 @@
  * Rows of src that begin at odd places share sectors of 32 bytes with the tile beside, which finds them in the second cache if its
  * turn comes soon: tiles are taken across strips of some 4 KiB, and down these, by blocks in the order in which the
  * device starts them. Of rows of dst that do no two tiles have a sector: such a tile lies a sector's elements deep
- * in the one above it, and the kernel ends each row of dst where a sector does (the second cache was slower by some two full sectors
- * for each that two blocks wrote a part of).
+ * in the one above it, and the kernel ends each row of dst where a sector does.
  */
 #include "eager/dense.h"
 #include "jit/gpu/impl.h"
