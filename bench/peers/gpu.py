@@ -140,8 +140,9 @@ def products(torch):
         report(torch, "matmul", str(n), name, "torch", us, host, tflops=2 * n ** 3 / us * 1e-6)
 
 
-def differentiated(torch, run, operands, name, size, dtype, flops, more):
-    """Forward, and with gradients, which is `more` times the arithmetic."""
+def differentiated(torch, run, operands, name, size, dtype, flops, more, deterministic=False):
+    """Forward, and with gradients, which is `more` times the arithmetic. deterministic: with gradients once more, by what PyTorch calls
+    deterministic algorithms, as weft's are."""
     with torch.no_grad():
         us, host = timed(torch, lambda: run(*operands), 10)
     report(torch, name, size, dtype, "torch", us, host, tflops=flops / us * 1e-6)
@@ -154,8 +155,11 @@ def differentiated(torch, run, operands, name, size, dtype, flops, more):
             t.grad = None
         run(*operands).backward(gradient)
 
-    us, host = timed(torch, both, 10)
-    report(torch, name + ", with gradients", size, dtype, "torch", us, host, tflops=more * flops / us * 1e-6)
+    for peer in ("torch", "torch, deterministic") if deterministic else ("torch",):
+        torch.use_deterministic_algorithms(peer != "torch", warn_only=True)
+        us, host = timed(torch, both, 10)
+        report(torch, name + ", with gradients", size, dtype, peer, us, host, tflops=more * flops / us * 1e-6)
+    torch.use_deterministic_algorithms(False)
 
 
 def convolutions(torch):
@@ -172,7 +176,7 @@ def attention(torch):
     for dtype, name in ((torch.bfloat16, "bf16"), (torch.float16, "f16")):
         operands = [torch.randn(shape, device=DEVICE).to(dtype) for _ in range(3)]
         differentiated(torch, lambda q, k, v: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True), operands,
-                       "attention, causal", "x".join(map(str, shape)), name, 2.0 * shape[0] * shape[1] * shape[2] ** 2 * shape[3], 3.5)
+                       "attention, causal", "x".join(map(str, shape)), name, 2.0 * shape[0] * shape[1] * shape[2] ** 2 * shape[3], 3.5, deterministic=True)
 
 
 def first_operations(torch):

@@ -74,7 +74,7 @@ enum {
 enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_TIMED = 0, CU_EVENT_UNTIMED = 2 };
 enum { CU_HOST_PORTABLE = 1, CU_HOST_MAPPED = 2 };
 /* CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, _SHARED_SIZE_BYTES, _MAX_DYNAMIC_SHARED_SIZE_BYTES. */
-enum { CU_FN_THREADS = 0, CU_FN_SHARED_STATIC = 1, CU_FN_SHARED_DYNAMIC = 8 };
+enum { CU_FN_THREADS = 0, CU_FN_SHARED_STATIC = 1, CU_FN_REGISTERS = 4, CU_FN_SHARED_DYNAMIC = 8 };
 /* Neither this thread nor another one is kept from calls that a capture of another mode forbids: kernels are compiled and loaded,
  * and memory is had, while one is recorded. */
 enum { CU_CAPTURE_RELAXED = 2 };
@@ -107,6 +107,23 @@ typedef struct cu_kernel_node {
     void **params, **extra;
     cu_handle kernel, context;
 } cu_kernel_node;
+
+/* CUlaunchAttribute, CUlaunchConfig */
+enum { CU_LAUNCH_OVERLAPS = 6 }; /* CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION */
+typedef struct cu_launch_attribute {
+    int id;
+    char pad[4];
+    union {
+        char pad[64];
+        int overlaps;
+    } value;
+} cu_launch_attribute;
+typedef struct cu_launch_config {
+    unsigned grid[3], block[3], shared;
+    cu_handle stream;
+    cu_launch_attribute *attributes;
+    unsigned n;
+} cu_launch_config;
 
 /* F(field, symbol, parameters). Without one of these the driver is too old. */
 #define CU_FUNCTIONS(F)                                                                            \
@@ -163,6 +180,8 @@ typedef struct cu_kernel_node {
 
 /* These may be missing; what they make possible is then done another way or refused. */
 #define CU_OPTIONAL_FUNCTIONS(F)                                                                   \
+    F(launch_ex, "cuLaunchKernelEx",                                                               \
+      (const cu_launch_config *config, cu_handle function, void **params, void **extra))           \
     F(peer_can, "cuDeviceCanAccessPeer", (int *can, cu_device device, cu_device peer))             \
     F(peer_enable, "cuCtxEnablePeerAccess", (cu_handle peer_context, unsigned flags))              \
     F(vm_granularity, "cuMemGetAllocationGranularity",                                             \

@@ -141,6 +141,9 @@ int wf_cuda_function(wf_cuda_module *m, const char *name, wf_cuda_fn **out, wf_w
 /* params[i] points to the i-th argument; copied at the call. shared: dynamic shared memory in bytes. */
 int wf_cuda_launch(const wf_cuda_fn *f, const unsigned grid[3], const unsigned block[3],
                    unsigned shared, void **params, wf_why *why);
+/* The kernel's first statement waits for the end of the kernel before it in its stream (PTX: griddepcontrol.wait). So its launches
+ * may begin while that one ends: programmatic dependent launch, from compute capability 9.0 on. Before the first launch. */
+void wf_cuda_overlap(wf_cuda_fn *f);
 /* A launch was refused because the kernel does not fit on the device; others of it will be. */
 bool wf_cuda_is_refused(const wf_cuda_fn *f);
 

@@ -179,6 +179,7 @@ WF_DEVICE void wf_give(T0 *row, const C0 *sum, C0 f, int first, int width, int v
  * none, mask, lse). T1: the mask. Rows that have most keys come first. */
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
+    WF_BEGIN
     WF_DYNAMIC(wf_dynamic)
     enum { ROWS = 128 / WF_WIDE, OWN = 8 / WF_WIDE, APART = 64 * WF_WIDE + 4 };
     C0 *const left = (C0 *)wf_dynamic, *const right = left + ROWS * APART, *const part = right + 64 * 68;
@@ -312,6 +313,7 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
  * dq = ds k, of ds as flash_back kept it; words as there. Rows of queries 64 at a time, a thread has 4 by 8. */
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
+    WF_BEGIN
     WF_DYNAMIC(wf_dynamic)
     C0 *const left = (C0 *)wf_dynamic, *const right = left + 64 * 68;
     long long *const at = (long long *)(right + 64 * 68);
@@ -385,6 +387,7 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
  * number of the first item. Kept tiles are 64 x 64, as turned; those of an item one behind the other as flash_kept reads them. */
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
+    WF_BEGIN
     WF_DYNAMIC(wf_dynamic)
     enum { APART = 64 * WF_WIDE + 4 };
     C0 *const left = (C0 *)wf_dynamic, *const right = left + 2 * 64 * APART, *const part = right + 64 * 68;
@@ -553,6 +556,7 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
  * for each, innermost first. Backward: probabilities from lse. T1: the mask. */
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
+    WF_BEGIN
     const long long l = WORD(2), n = WORD(3);
     const C0 scale = (C0)wf_f64(a.w[5]), never = -(C0)WF_HUGE;
     const int lane = threadIdx.x % 32;
@@ -604,6 +608,7 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
  * width, scale (f64). */
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
+    WF_BEGIN
     const long long n = WORD(5), width = WORD(6);
     const C0 scale = (C0)wf_f64(a.w[7]);
     const int lane = threadIdx.x % 32;

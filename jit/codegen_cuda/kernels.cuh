@@ -47,6 +47,7 @@ WF_DEVICE long long wf_remainder(long long x, long long y)
  * Indices at 0, count, extent, error, least, value that is never wrong (if 6 is 1). */
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
+    WF_BEGIN
     const long long *at = POINTER(const long long, 0), n = WORD(1), extent = WORD(2), least = WORD(4);
     for (long long i = START; i < n; i += STEP)
         if ((at[i] < least || at[i] >= extent) && !(WORD(6) && at[i] == WORD(5)))
@@ -58,6 +59,7 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
  * n (divisor). A thread has four elements in flight; those past the end are its first one again. */
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
+    WF_BEGIN
     const long long total = WORD(3), extent = WORD(7), step = STEP;
     for (long long first = START; first < total; first += 4 * step) {
         long long to[4], from[4], k[4], at[4];
@@ -92,6 +94,7 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
  * an extent and a stride (0 along the axis) for each axis, innermost first. */
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
+    WF_BEGIN
     const long long extent = WORD(4);
     for (long long i = START; i < WORD(3); i += STEP) {
         long long at = POINTER(const long long, 2)[i], rest = i, from = 0;
@@ -110,6 +113,7 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
  * acc (compute type), values, index, outer, extent, inner, count, error, chunks of 32 columns (divisor), extent (divisor). */
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
+    WF_BEGIN
     const long long extent = WORD(4), inner = WORD(5), count = WORD(6);
     const long long warps = STEP / 32, work = WORD(3) * extent * WORD(8);
     const long long *index = POINTER(const long long, 2);
@@ -144,6 +148,7 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
  * keys[k] = index[k] as a place of the axis; extent for one that is out of range. keys, index, n, extent, error. */
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
+    WF_BEGIN
     const long long extent = WORD(3);
     for (long long k = START; k < WORD(2); k += STEP) {
         long long at = POINTER(const long long, 1)[k];
@@ -162,6 +167,7 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
  * columns of a part. */
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
+    WF_BEGIN
     const long long extent = WORD(4), inner = WORD(5), count = WORD(6);
     const long long warps = STEP / 32, work = WORD(3) * extent * WORD(8);
     const long long *at = POINTER(const long long, 2), *key = POINTER(const long long, 7);
@@ -213,6 +219,7 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
  * for each: those after, innermost first, then those before. */
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
+    WF_BEGIN
     const long long count = WORD(4), inner = WORD(5), extent = WORD(6);
     const int after = (int)WORD(10), before = (int)WORD(9);
     for (long long i = START; i < WORD(3) * inner; i += STEP) {
@@ -238,6 +245,7 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
  * key[i] = offset of element i through a map: key, n, offset, axes, then extent and stride for each, innermost first. */
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
+    WF_BEGIN
     for (long long i = START; i < WORD(1); i += STEP) {
         long long rest = i, at = WORD(2);
         WALK(at, rest, (int)WORD(3), 4)
@@ -251,6 +259,7 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
  * places. */
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
+    WF_BEGIN
     const long long count = WORD(4), *key = POINTER(const long long, 2), *at = POINTER(const long long, 3);
     const T0 *values = POINTER(const T0, 1);
     for (long long place = START; place < WORD(6); place += STEP) {
@@ -278,6 +287,7 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
  * Zeroes one side of contiguous matrices: dst, count, rows, cols, diagonal, upper. */
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
+    WF_BEGIN
     const long long rows = WORD(2), cols = WORD(3), diagonal = WORD(4);
     for (long long i = START; i < WORD(1); i += STEP) {
         const long long row = wf_quotient(i, cols), past = i - row * cols - wf_remainder(row, rows);
@@ -308,6 +318,7 @@ struct __align__(4 * sizeof(T1)) wf_given {
 };
 WF_EXTERN __global__ void __launch_bounds__(256, 3) NAME(const struct wf_words_64 a)
 {
+    WF_BEGIN
     __shared__ C2 totals[64];
     __shared__ struct wf_given stage[8][128];
     const long long lines = WORD(2), n = WORD(3), step = WORD(5), parts = WORD(42);
@@ -428,6 +439,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 3) NAME(const struct wf_words_6
     }
 WF_EXTERN __global__ void __launch_bounds__(256, TOTALS ? 5 : 4) NAME(const struct wf_words_64 a)
 {
+    WF_BEGIN
     const long long lines = WORD(2), n = WORD(3), inner = WORD(4), step = WORD(5), work = lines * WORD(42);
     const int levels = (int)WORD(41);
     for (long long i = START; i < work; i += STEP) {
@@ -485,6 +497,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, TOTALS ? 5 : 4) NAME(const stru
 #define RUN(x, y) (WORD(2) ? MUL0(x, y) : ADD0(x, y))
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
+    WF_BEGIN
     const long long lines = WORD(1);
     long long parts = WORD(0);
     for (int l = 0; l < (int)WORD(3); l++, parts = (parts + 63) >> 6) {
@@ -540,6 +553,7 @@ WF_DEVICE struct wf_best wf_better(struct wf_best x, C0 value, long long at)
 #define AT(k) (EACH == 1 && given ? given[(k) * rows + row] : (k))
 WF_EXTERN __global__ void __launch_bounds__(256, 4) NAME(const struct wf_words_64 a)
 {
+    WF_BEGIN
     __shared__ C0 values[8];
     __shared__ long long places[8];
     const long long rows = WORD(2), n = WORD(3), each = WORD(4), step = WORD(5), parts = WORD(40), total = rows * parts;
@@ -668,6 +682,7 @@ WF_DEVICE void wf_product(C0 (*sum)[4], C0 (*left)[68], C0 (*right)[68], long lo
  * the strides of a, b, c. T0 a and b, T1 c. */
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
+    WF_BEGIN
     __shared__ C0 left[16][68];
     __shared__ C0 right[16][68];
     const long long m = WORD(4), n = WORD(5), depth = WORD(6);
@@ -747,6 +762,7 @@ WF_DEVICE C0 wf_conv_back(const struct wf_words_64 *a, int group, struct wf_trip
 }
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
+    WF_BEGIN
     __shared__ C0 left[16][68];
     __shared__ C0 right[16][68];
     const int pass = (int)WORD(4), kh = (int)WORD(11), kw = (int)WORD(12), taps = kh * kw;
@@ -837,6 +853,7 @@ WF_DEVICE wf_window wf_clip(long long o, long long n, long long kernel, long lon
  * channels. The first largest element; NaN is larger. */
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
+    WF_BEGIN
     for (long long i = START; i < WORD(3); i += STEP) {
         const wf_window v = WF_CLIP_H(wf_remainder(wf_quotient(i, WORD(7)), WORD(6))), u = WF_CLIP_W(wf_remainder(i, WORD(7)));
         const T0 *in = WF_PLANE(T0, wf_quotient(wf_quotient(i, WORD(7)), WORD(6)));
@@ -869,6 +886,7 @@ WF_DEVICE long long wf_window_count(const struct wf_words_64 a, wf_window v, wf_
 }
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
+    WF_BEGIN
     for (long long i = START; i < WORD(3); i += STEP) {
         const wf_window v = WF_CLIP_H(wf_remainder(wf_quotient(i, WORD(7)), WORD(6))), u = WF_CLIP_W(wf_remainder(i, WORD(7)));
         const T0 *in = WF_PLANE(T0, wf_quotient(wf_quotient(i, WORD(7)), WORD(6)));
@@ -891,6 +909,7 @@ WF_DEVICE long long wf_window_count(const struct wf_words_64 a, wf_window v, wf_
 }
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
+    WF_BEGIN
     for (long long i = START; i < WORD(3); i += STEP) {
         const long long row = wf_quotient(i, WORD(5)), plane = wf_quotient(row, WORD(4));
         const long long top = row - plane * WORD(4) + WORD(12), left = i - row * WORD(5) + WORD(13);
@@ -927,6 +946,7 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
  * a row of dst have its ends besides; these, and tiles of other shapes, go the way with a test for each word. */
 WF_EXTERN __global__ void __launch_bounds__(256, 5) NAME(const struct wf_words_64 a)
 {
+    WF_BEGIN
     enum { S = (int)sizeof(T0), W = (int)sizeof(T1), P = W / S, EACH = 128 / W, LINE = 32 * W, SECTOR = 32 / S };
     enum { PITCH = 33 * W, LINES = 8 * EACH / (32 * P) + 1, ALIKE = 8 * EACH / P };
     enum { HEIGHT = S == 1 ? 256 : 512 / S, SIDE = 8 * EACH / HEIGHT, WHOLE = HEIGHT / (32 * P) + 1 };
@@ -1112,6 +1132,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 5) NAME(const struct wf_words_6
  * rows, step of dst's rows, parts, columns of all (divisor), then where each part lies and the column behind its last. */
 WF_EXTERN __global__ void NAME(const struct wf_words_512 a)
 {
+    WF_BEGIN
     const unsigned int total = (unsigned int)WORD(1) * (unsigned int)WORD(4);
     for (unsigned int i = (unsigned int)START; i < total; i += (unsigned int)STEP) {
         const unsigned int row = OVER(i, 4), column = i - row * (unsigned int)WORD(4);
@@ -1139,6 +1160,7 @@ WF_DEVICE int wf_before(C0 x, C0 y, int descending)
 }
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
+    WF_BEGIN
     const long long n = WORD(5), run = WORD(6);
     const int descending = (int)WORD(7);
     for (long long i = START; i < WORD(4) * n; i += STEP) {

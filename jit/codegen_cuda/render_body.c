@@ -273,6 +273,11 @@ static const char helpers[] =
     "#define WF_DYNAMIC(name) unsigned long long *const name = shim->dynamic;\n"
     "#endif\n"
     "#define WF_DEVICE static __device__ __forceinline__\n"
+    /* the first statement of every kernel: wf_cuda_overlap */
+    "#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900\n"
+    "#define WF_BEGIN asm volatile(\"griddepcontrol.wait; griddepcontrol.launch_dependents;\" ::: "
+    "\"memory\");\n"
+    "#else\n#define WF_BEGIN\n#endif\n"
     "#define WF_BITS(name, A, B) \\\n"
     "WF_DEVICE A name(B x) { union { B b; A a; } v; v.b = x; return v.a; }\n"
     "WF_BITS(wf_f32, float, unsigned int)\n"

@@ -45,7 +45,7 @@ static void signature(wf_text *t, const wf_kernel *k, const char *const *sizes)
         P("%s c%d, ", wf_cu_type((wf_kty)k->body.param_type[k->nsrc + i]), i);
     for (int i = 0; i < wf_kernel_nsize(k); i++)
         P("%slong long %s", i ? ", " : "", sizes[i]);
-    P(")\n{\n");
+    P(")\n{\n    WF_BEGIN\n");
 }
 
 /* const T x<s> = s<s>[at]; */

@@ -639,7 +639,8 @@ int wf_cu_render_map(const wf_cu_map *m, wf_text *t, wf_why *why)
     wf_cu_prelude(t, m->k);
     wf_cu_words(t, words);
     vector_types(m, t);
-    P("WF_EXTERN __global__ void %s(const struct wf_words_%d a)\n{\n", m->k->name, words);
+    P("WF_EXTERN __global__ void %s(const struct wf_words_%d a)\n{\n    WF_BEGIN\n", m->k->name,
+      words);
     if (m->flat) {
         pointers(m, t);
         edges(m, t);

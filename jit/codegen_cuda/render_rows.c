@@ -696,8 +696,9 @@ static void head(const wf_cu_rr *x, int step)
       x->k->name);
     if (step >= 0)
         P("_%d", step);
-    P("(const struct wf_words_%d a)\n{\n    const long long rows = (long long)a.w[%d]", x->l.words,
-      x->l.rows);
+    P("(const struct wf_words_%d a)\n{\n    WF_BEGIN\n"
+      "    const long long rows = (long long)a.w[%d]",
+      x->l.words, x->l.rows);
     if (!x->r->many)
         P(", n = (long long)a.w[%d]", x->l.n);
     P(";\n");

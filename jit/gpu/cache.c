@@ -174,6 +174,8 @@ static int load(wf_gpu_variant *v, const wf_gpu_entry *e, const wf_blob *image, 
         else
             snprintf(name, sizeof name, "%s_%d", e->kernel.name, i);
         status = wf_cuda_function(v->module, name, &v->fn[i], why);
+        if (status == 0)
+            wf_cuda_overlap(v->fn[i]); /* WF_BEGIN */
     }
     v->nfn = functions ? functions : 1;
     if (status != 0) {

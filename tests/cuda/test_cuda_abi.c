@@ -70,6 +70,7 @@ SAME(CU_HOST_PORTABLE, CU_MEMHOSTALLOC_PORTABLE)
 SAME(CU_HOST_MAPPED, CU_MEMHOSTALLOC_DEVICEMAP)
 SAME(CU_FN_THREADS, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
 SAME(CU_FN_SHARED_STATIC, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)
+SAME(CU_FN_REGISTERS, CU_FUNC_ATTRIBUTE_NUM_REGS)
 SAME(CU_FN_SHARED_DYNAMIC, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
 SAME(CU_CAPTURE_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED)
 SAME(CU_LOCATION_DEVICE, CU_MEM_LOCATION_TYPE_DEVICE)
@@ -88,6 +89,17 @@ SAME(offsetof(cu_access, location), offsetof(CUmemAccessDesc, location))
 SAME(offsetof(cu_access, flags), offsetof(CUmemAccessDesc, flags))
 SAME(sizeof(cu_address), sizeof(CUdeviceptr))
 SAME(sizeof(cu_memory), sizeof(CUmemGenericAllocationHandle))
+SAME(CU_LAUNCH_OVERLAPS, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+SAME(sizeof(cu_launch_attribute), sizeof(CUlaunchAttribute))
+SAME(offsetof(cu_launch_attribute, value), offsetof(CUlaunchAttribute, value))
+SAME(sizeof(((cu_launch_attribute *)0)->value), sizeof(CUlaunchAttributeValue))
+SAME(sizeof(cu_launch_config), sizeof(CUlaunchConfig))
+SAME(offsetof(cu_launch_config, grid), offsetof(CUlaunchConfig, gridDimX))
+SAME(offsetof(cu_launch_config, block), offsetof(CUlaunchConfig, blockDimX))
+SAME(offsetof(cu_launch_config, shared), offsetof(CUlaunchConfig, sharedMemBytes))
+SAME(offsetof(cu_launch_config, stream), offsetof(CUlaunchConfig, hStream))
+SAME(offsetof(cu_launch_config, attributes), offsetof(CUlaunchConfig, attrs))
+SAME(offsetof(cu_launch_config, n), offsetof(CUlaunchConfig, numAttrs))
 SAME(CU_CAPTURE_ACTIVE, CU_STREAM_CAPTURE_STATUS_ACTIVE)
 SAME(sizeof(cu_kernel_node), sizeof(CUDA_KERNEL_NODE_PARAMS_v2))
 SAME(offsetof(cu_kernel_node, function), offsetof(CUDA_KERNEL_NODE_PARAMS_v2, func))
@@ -139,6 +151,7 @@ SAME(offsetof(cu_kernel_node, context), offsetof(CUDA_KERNEL_NODE_PARAMS_v2, ctx
     F(module_function, cuModuleGetFunction)                                                        \
     F(function_set, cuFuncSetAttribute)                                                            \
     F(function_get, cuFuncGetAttribute)                                                            \
+    F(launch_ex, cuLaunchKernelEx)                                                                 \
     F(launch, cuLaunchKernel)                                                                      \
     F(peer_can, cuDeviceCanAccessPeer)                                                             \
     F(peer_enable, cuCtxEnablePeerAccess)                                                          \

@@ -565,8 +565,8 @@ Test(cuda_programs, columns_in_words)
 {
     NEED_FIBERS();
     static const int types[] = {WEFT_BF16, WEFT_F16, WEFT_I8, WEFT_U8, WEFT_BOOL};
-    static const int64_t dims[][2] = {{8, 100},  {66, 300},  {100, 4200},
-                                      {130, 65}, {36, 8300}, {65, 70}};
+    static const int64_t dims[][2] = {{8, 100},   {66, 300}, {100, 4200}, {130, 65},
+                                      {36, 8300}, {65, 70},  {131, 4200}, {67, 300}};
     for (int d = 0; d < 5; d++) {
         static wf_program p;
         wf_program_init(&p);
@@ -579,7 +579,7 @@ Test(cuda_programs, columns_in_words)
         wf_program_output(&p, wf_program_cast(&p, wf_program_reduce(&p, WF_OP_AMAX, x), WEFT_F16));
         wf_program_output(&p, sum);
         cr_assert_eq(wf_program_finish(&p), 0);
-        for (int z = 0; z < 6; z++) {
+        for (int z = 0; z < 8; z++) {
             operands o;
             make_operands(&o, &p, 2, dims[z], true, z);
             turn(&o, &p);
@@ -734,7 +734,7 @@ Test(cuda_programs, kernels_that_do_not_launch)
     NEED_FIBERS();
     const fake_driver *gpu = fake_cuda(FAKE_LATE, 1);
     cr_assert_eq(run_failing(3, NULL, 0), 0);
-    cr_assert_eq(run_failing(3, "cuLaunchKernel", 701), 1);
+    cr_assert_eq(run_failing(3, "cuLaunchKernelEx", 701), 1);
     const int64_t loads = gpu->calls("cuModuleLoadData");
     cr_assert_eq(run_failing(3, NULL, 0), 1, "it is remembered");
     cr_assert_eq(gpu->calls("cuModuleLoadData"), loads);

@@ -523,6 +523,7 @@ Test(cuda_text, text_of_a_kernel)
         "WF_EXTERN __global__ void leaky_relu_f32_f32(float *d0, const float *s0, const float "
         "*s1, long long n)\n"
         "{\n"
+        "    WF_BEGIN\n"
         "    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += "
         "(long long)gridDim.x * blockDim.x) {\n"
         "        const float x0 = s0[i];\n"

@@ -685,6 +685,28 @@ static cu_result queue_kernel(stream *s, op *o, void **params)
     return CU_OK;
 }
 
+/* What overlaps waits for what is before it as its first statement: work is done in the stream's order, as without. */
+EXPORT cu_result cuLaunchKernelEx(const cu_launch_config *c, cu_handle h, void **params,
+                                  void **extra)
+{
+    ENTER_CONTEXT(launch_ex);
+    kernel *k = handle_get(h, FUNCTION);
+    stream *s = handle_get(c->stream, STREAM);
+    const bool known = c->n == 0 || (c->n == 1 && c->attributes[0].id == CU_LAUNCH_OVERLAPS);
+    if (!k || !s || extra || !known || s->device != current) {
+        return leave(extra || !known ? CU_INVALID_VALUE : CU_INVALID_HANDLE);
+    }
+    op *o = op_new(OP_KERNEL, s, k->name);
+    if (!o) {
+        return leave(CU_OUT_OF_MEMORY);
+    }
+    o->fn = k;
+    memcpy(o->grid, c->grid, sizeof c->grid);
+    memcpy(o->block, c->block, sizeof c->block);
+    o->shared = c->shared;
+    return leave(queue_kernel(s, o, params));
+}
+
 EXPORT cu_result cuLaunchKernel(cu_handle h, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                                 unsigned block_x, unsigned block_y, unsigned block_z,
                                 unsigned shared, cu_handle sh, void **params, void **extra)

@@ -335,6 +335,22 @@ static bool has_builtins(program p)
     return false;
 }
 
+/* Every kernel waits for the one before it as its first statement, as its launches may begin before that one ends (wf_cuda_overlap). */
+static bool kernels_wait(program p)
+{
+    for (const char *s = strstr(p->text, mark); s; s = strstr(s + 1, mark)) {
+        const char *body = strchr(s, '{');
+        body += body ? 1 + strspn(body + 1, " \n") : 0;
+        if (!body || strncmp(body, "WF_BEGIN\n", 9) != 0) {
+            snprintf(p->log, sizeof p->log,
+                     "fake NVRTC: WF_BEGIN is not the first statement of %.60s",
+                     s + sizeof mark - 1);
+            return false;
+        }
+    }
+    return true;
+}
+
 int nvrtcCompileProgram(program p, int n, const char *const *options)
 {
     char folder[160], target[256];
@@ -342,6 +358,8 @@ int nvrtcCompileProgram(program p, int n, const char *const *options)
         return INVALID_OPTION;
     if (!has_builtins(p))
         return BUILTIN_OPERATION;
+    if (!kernels_wait(p))
+        return COMPILATION;
     if (!get_folder(folder, sizeof folder)) {
         snprintf(p->log, sizeof p->log, "fake NVRTC: %s is not a folder of this user alone",
                  folder);
