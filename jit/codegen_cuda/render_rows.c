@@ -282,11 +282,14 @@ static void element_number(const wf_cu_rr *x, const walk *s, bool rest)
     }
     P("        const int g = u / %d, j = u %% %d, e = begin + 64 * g + lane * %d + j%s;\n", x->v,
       x->v, x->v, x->r->shift ? " - shift" : "");
-    if (rest)
-        P("        const int in = %s64 * g + j < left, any = 64 * g < left, all = %s64 * g + %d <= "
-          "left;\n",
-          x->r->shift ? "(g > 0 || e >= 0) && " : "", x->r->shift ? "(g > 0 || e >= j) && " : "",
-          x->v);
+    if (rest) {
+        char sure[24];
+        wf_cu_sure(x, sure, sizeof sure);
+        P("        const int in = %s%s64 * g + j < left%s, any = %s64 * g < left, "
+          "all = %s%s64 * g + %d <= left%s;\n",
+          x->r->shift ? "(g > 0 || e >= 0) && (" : "(", sure, ")", sure,
+          x->r->shift ? "(g > 0 || e >= j) && (" : "(", sure, x->v, ")");
+    }
 }
 
 static void each_of_group(const wf_cu_rr *x, const walk *s, int group, bool rest)
@@ -364,16 +367,17 @@ static void each_element(const wf_cu_rr *x, const wf_stage *st, walk *s)
 {
     wf_text *t = x->t;
     const int group = group_of(x, st), rest = group / 2 > x->v ? group / 2 : x->v;
+    const bool shift = x->v > 1 && x->r->shift;
     P("        %s{\n        int begin = 0;\n        const int end = %s;\n",
       wf_cu_has_totals(st) ? "" : "if (active) ",
-      x->r->shift ? "count > 0 ? (int)count + shift : 0" : "(int)count");
+      shift ? "count > 0 ? (int)count + shift : 0" : "(int)count");
     s->quick = wf_cu_row_values(x, st);
     if (x->r->resident) {
         group_loop(x, st, s, x->r->resident, !x->r->full);
     } else {
-        if (!x->r->shift)
+        if (!shift)
             group_loop(x, st, s, group, false);
-        group_loop(x, st, s, x->r->shift ? group : x->v > 1 || rest > 2 ? rest : 2, true);
+        group_loop(x, st, s, shift ? group : x->v > 1 || rest > 2 ? rest : 2, true);
     }
     P("        }\n");
 }
@@ -632,9 +636,10 @@ static void keeps(const wf_cu_rr *x, const char *row)
     wf_text *t = x->t;
     char place[120];
     int o = 0;
-    while (x->r->shift && !(x->r->whole >> o & 1))
+    const bool shifted = x->v > 1 && x->r->shift;
+    while (shifted && !(x->r->whole >> o & 1))
         o++;
-    if (x->r->shift)
+    if (shifted)
         P("        const int shift = (int)((unsigned long long)%c%d / %u & %d);\n",
           o < x->rows->ndst ? 'd' : 's', o < x->rows->ndst ? o : o - x->rows->ndst,
           wf_kty_bits(wf_kernel_ptr_type(x->k, o)) / 8, x->v - 1);
@@ -683,17 +688,23 @@ static int threads_of(const wf_cu_rr *x)
         large |= x->rows->stage[i].kind != WF_ST_PICK && is_large(&x->rows->stage[i].body);
     if (x->r->resident) {
         const int registers = OTHERS + wf_cu_resident_bytes(x->k) * x->r->resident / 4;
+        if (!large &&
+            x->k->nsrc == 1) /* what is kept of an element takes the place of what was read of it */
+            return 1024;
         return large || registers > 84 ? 512 : registers > 48 ? 768 : 1024;
     }
     return large ? 512 : x->r->copied ? 768 : 1024; /* as many as have a row in shared memory */
 }
 
-static void head(const wf_cu_rr *x, int step)
+/* st: the stage over elements that it is, or NULL. Columns of words of which nothing else is read take few registers, and the more blocks run at
+ * once, the evener they share the parts. */
+static void head(const wf_cu_rr *x, int step, const wf_stage *st)
 {
     wf_text *t = x->t;
     const int threads = x->r->scheme == WF_CU_BLOCK_ROWS ? WF_CU_BLOCK_THREADS : 256;
-    P("WF_EXTERN __global__ void __launch_bounds__(%d, %d) %s", threads, threads_of(x) / threads,
-      x->k->name);
+    const bool light = st && wf_cu_across(x) > 1 && st->body.nparam == 1 && !is_large(&st->body);
+    P("WF_EXTERN __global__ void __launch_bounds__(%d, %d) %s", threads,
+      (light ? 2048 : threads_of(x)) / threads, x->k->name);
     if (step >= 0)
         P("_%d", step);
     P("(const struct wf_words_%d a)\n{\n    WF_BEGIN\n"
@@ -759,7 +770,7 @@ static void each_total_of_all(const wf_cu_rr *x,
 static void fused_warp(const wf_cu_rr *x)
 {
     wf_text *t = x->t;
-    head(x, -1);
+    head(x, -1, NULL);
     if (x->v > 1)
         P("    const int width = %d", wf_cu_row_threads(x->r));
     else
@@ -782,7 +793,7 @@ static void fused_warp(const wf_cu_rr *x)
 static void fused_block(const wf_cu_rr *x)
 {
     wf_text *t = x->t;
-    head(x, -1);
+    head(x, -1, NULL);
     each_total_of_all(x, declare_shared);
     const int width = wf_cu_row_threads(x->r);
     P("    const int lane = threadIdx.x %% %d, warp = threadIdx.x / %d, warps = blockDim.x / %d, "
@@ -800,11 +811,35 @@ static void fused_block(const wf_cu_rr *x)
     P("        __syncthreads();\n    }\n}\n");
 }
 
+/* The address of a source that is read by words: all of them begin alike. */
+static int shift_word(const wf_cu_rr *x)
+{
+    for (int i = 0; i < x->rows->nstage; i++) {
+        const wf_stage *st = &x->rows->stage[i];
+        for (uint32_t p = 0; st->kind == WF_ST_ELEM && p < st->body.nparam; p++)
+            if (wf_cu_is_word(x, &st->in[p]))
+                return x->l.op + (x->rows->ndst + st->in[p].at) * (1 + x->r->nk + x->r->nr);
+    }
+    return x->l.op;
+}
+
 static void tile_of_columns(const wf_cu_rr *x)
 {
     wf_text *t = x->t;
     const int n = wf_cu_across(x), tile = WF_CU_TILE * n;
-    if (n > 1)
+    if (n > 1 &&
+        x->r->shift) /* of rows of 8 steps the same: the leaves of a subtree are so far apart */
+        P("        const int shift = (int)(((unsigned long long)a.w[%d] / %u + (unsigned long "
+          "long)((y "
+          "& 1) << 2 | (y & 2) | (y & 4) >> 2) * (unsigned long long)a.w[%d]) %% %d);\n"
+          "        const int active = tile * %d + lane * %d < rows + shift;\n"
+          "        const long long r = (active ? tile * %d + lane * %d : (rows - 1 + shift) / %d * "
+          "%d) "
+          "- shift;\n"
+          "        const int column = (int)(threadIdx.x %% %d);\n",
+          shift_word(x), 4u / (unsigned)n, shift_word(x) + 1 + x->r->nk, n, tile, n, tile, n, n, n,
+          tile);
+    else if (n > 1)
         P("        const int active = tile * %d + lane * %d < rows;\n"
           "        const long long r = active ? tile * %d + lane * %d : rows - %d;\n"
           "        /* the column whose subtrees the thread joins */\n"
@@ -819,7 +854,7 @@ static void tile_of_columns(const wf_cu_rr *x)
 static void fused_outer(const wf_cu_rr *x)
 {
     wf_text *t = x->t;
-    head(x, -1);
+    head(x, -1, NULL);
     each_total_of_all(x, declare_shared);
     P("    const int lane = threadIdx.x %% 32, y = threadIdx.x / 32, keep_step = 32;\n");
     once(x);
@@ -835,7 +870,7 @@ static void fused_outer(const wf_cu_rr *x)
 static void fused_column(const wf_cu_rr *x)
 {
     wf_text *t = x->t;
-    head(x, -1);
+    head(x, -1, NULL);
     P("    const long long mine = (long long)blockIdx.x * blockDim.x + threadIdx.x;\n"
       "    const long long keep_step = (long long)gridDim.x * blockDim.x;\n"
       "    const int log = (int)a.w[%d], active = 1;\n",
@@ -873,7 +908,13 @@ static void open_slots(const wf_cu_rr *x, int begin, int end)
                 continue;
             const char *type = wf_cu_type((wf_kty)x->rows->slot_type[at]);
             done[at] = true;
-            if (wf_cu_across(x) > 1)
+            if (wf_cu_across(x) > 1 && x->r->shift)
+                P("        %s tv%d[%d];\n        for (int v = 0; v < %d; v++)\n"
+                  "            tv%d[v] = *(const %s *)((unsigned long long *)a.w[%d] + %d * rows + "
+                  "(r + v < 0 ? 0 : r + v < rows ? r + v : rows - 1));\n",
+                  type, at, wf_cu_across(x), wf_cu_across(x), at, type, x->l.slots,
+                  cell_of(x, at, false));
+            else if (wf_cu_across(x) > 1)
                 P("        %s tv%d[%d];\n        for (int v = 0; v < %d; v++)\n"
                   "            tv%d[v] = *(const %s *)((unsigned long long *)a.w[%d] + %d * rows + "
                   "r + v);\n",
@@ -900,21 +941,24 @@ static void store_part(const wf_cu_rr *x, int slot, int op, wf_kty type)
     const char *name_ = wf_cu_type(type);
     if (!is_outer(x))
         halve(x, slot, op, type);
+    const char *shift = x->r->shift ? " - shift" : "";
     if (wf_cu_across(x) > 1)
-        P("        if (threadIdx.x < %d && tile * %d + column < rows)\n"
+        P("        if (threadIdx.x < %d && tile * %d + column%s < rows%s)\n"
           "            *(%s *)((unsigned long long *)a.w[%d] + ",
-          WF_CU_TILE * wf_cu_across(x), WF_CU_TILE * wf_cu_across(x), name_, x->l.parts);
+          WF_CU_TILE * wf_cu_across(x), WF_CU_TILE * wf_cu_across(x), shift,
+          x->r->shift ? " && (tile > 0 || column >= shift)" : "", name_, x->l.parts);
     else
         P("        if (%s)\n            *(%s *)((unsigned long long *)a.w[%d] + ",
           is_outer(x) ? "active && threadIdx.x < 32" : "active && lane == 0", name_, x->l.parts);
     if (wf_cu_across(x) > 1)
-        P("((%d * rows + tile * %d + column) * blocks + block) * 8 + y", cell_of(x, slot, true),
-          WF_CU_TILE * wf_cu_across(x));
+        P("((%d * blocks + block) * 8 + y) * rows + tile * %d + column%s", cell_of(x, slot, true),
+          WF_CU_TILE * wf_cu_across(x), shift);
+    else if (is_outer(x))
+        P("((%d * blocks + block) * 8 + y) * rows + r", cell_of(x, slot, true));
     else if (x->r->many)
         P("%d * blocks + g", cell_of(x, slot, true));
     else
-        P("((%d * rows + r) * blocks + block)%s", cell_of(x, slot, true),
-          is_outer(x) ? " * 8 + y" : "");
+        P("(%d * rows + r) * blocks + block", cell_of(x, slot, true));
     P(") = %s%d;\n", is_outer(x) ? "sum" : "lo", slot);
 }
 
@@ -938,7 +982,7 @@ static void elements_kernel(const wf_cu_rr *x, int step, const wf_cu_step *s)
 {
     wf_text *t = x->t;
     const wf_stage *st = &x->rows->stage[s->begin];
-    head(x, step);
+    head(x, step, st);
     if (is_outer(x))
         wf_cu_each_total(x, st, declare_shared);
     P("    const long long blocks = (long long)a.w[%d];\n    const int lane = threadIdx.x %% %d;\n",
@@ -949,7 +993,8 @@ static void elements_kernel(const wf_cu_rr *x, int step, const wf_cu_step *s)
           "    for (long long g = blockIdx.x; g < tiles * blocks * 8; g += gridDim.x) {\n"
           "        const long long tile = g %% tiles, block = g / tiles / 8;\n"
           "        const int y = (int)(g / tiles %% 8);\n",
-          WF_CU_TILE * wf_cu_across(x) - 1, WF_CU_TILE * wf_cu_across(x));
+          WF_CU_TILE * wf_cu_across(x) - 1 + (x->r->shift ? wf_cu_across(x) - 1 : 0),
+          WF_CU_TILE * wf_cu_across(x));
         tile_of_columns(x);
     } else {
         const int width = wf_cu_row_threads(x->r);
@@ -983,7 +1028,7 @@ static void join_eight(const wf_cu_rr *x, int op, wf_kty type)
     wf_text *t = x->t;
     const char *name_ = wf_cu_type(type);
     P("        %s q[8];\n#pragma unroll\n        for (int k = 0; k < 8; k++)\n"
-      "            q[k] = *(const %s *)(part + i * 8 + k);\n",
+      "            q[k] = *(const %s *)(part + (i * 8 + k) * rows);\n",
       name_, name_);
     join_array(x, op, type);
     P("        const %s value = q[0];\n", name_);
@@ -999,8 +1044,10 @@ static void join_parts(const wf_cu_rr *x, int slot, int op, wf_kty type)
       name_, slot, x->l.parts);
     if (x->r->many)
         P("%d * all + (long long)a.w[entry]", cell_of(x, slot, true));
+    else if (is_outer(x))
+        P("%d * blocks * 8 * rows + r", cell_of(x, slot, true));
     else
-        P("(%d * rows + r) * blocks%s", cell_of(x, slot, true), is_outer(x) ? " * 8" : "");
+        P("(%d * rows + r) * blocks", cell_of(x, slot, true));
     P(";\n        %s low = ", name_);
     wf_cu_identity(t, type, op);
     P(", high = low, lo%d = low, hi%d = low;\n"
@@ -1085,7 +1132,7 @@ static void singles_kernel(const wf_cu_rr *of, int step, const wf_cu_step *s)
     const wf_stage *before = s->begin > 0 && x->rows->stage[s->begin - 1].kind == WF_ST_ELEM
                                  ? &x->rows->stage[s->begin - 1]
                                  : NULL;
-    head(x, step);
+    head(x, step, NULL);
     P("    const long long %s = (long long)a.w[%d];\n    const int lane = threadIdx.x %% 32;\n",
       x->r->many ? "all" : "blocks", x->l.width);
     once(x);

@@ -33,6 +33,9 @@ static inline int wf_cu_across(const wf_cu_rr *x)
     return x->r->across > 1 ? x->r->across : 1;
 }
 
+/* Does a thread take the elements of its columns as a word? */
+bool wf_cu_is_word(const wf_cu_rr *x, const wf_port *port);
+
 /* -- stages (render_stage.c) ----------------------------------------------------------------------------- */
 /* The types of vectors; whether the operand, or what is kept, is taken as such. */
 void wf_cu_vector_types(const wf_cu_rr *x);
@@ -57,6 +60,9 @@ void wf_cu_gather(const wf_cu_rr *x, const wf_stage *st, bool rest);
 /* Sources that are read for the first time and copied, when all of the group have been issued. */
 bool wf_cu_copies(const wf_cu_rr *x, const wf_stage *st);
 void wf_cu_copy(const wf_cu_rr *x, const wf_stage *st, bool rest);
+/* "g < <number> || ": vectors that lie within the row whichever of the kernel's rows it is, "" if there are none. `resident` counts
+ * eight elements a thread as one, so a shorter row has another kernel. */
+void wf_cu_sure(const wf_cu_rr *x, char *s, size_t n);
 /* Bytes of what is gathered for an element. */
 int wf_cu_gathered_bytes(const wf_cu_rr *x, const wf_stage *st);
 void wf_cu_check_group(const wf_cu_rr *x, const wf_stage *st, int group, bool rest, bool breaks);

@@ -222,8 +222,7 @@ static bool is_gathered(const wf_cu_rr *x, const wf_port *port)
            (port->kind == WF_PORT_SOURCE && !is_row_source(x, port->at) && !is_drawn(x, port->at));
 }
 
-/* Does a thread take the elements of its columns as a word? */
-static bool is_word(const wf_cu_rr *x, const wf_port *port)
+bool wf_cu_is_word(const wf_cu_rr *x, const wf_port *port)
 {
     return wf_cu_across(x) > 1 && port->kind == WF_PORT_SOURCE && !(x->r->alike >> port->at & 1);
 }
@@ -268,7 +267,7 @@ static void loads(const wf_cu_rr *x, const wf_stage *st, params *p, bool element
                 P("        const %s x%d = s%d + (", type, port->at, port->at);
                 column(x, x->rows->ndst + port->at);
                 P(");\n");
-            } else if (is_word(x, port)) {
+            } else if (wf_cu_is_word(x, port)) {
                 P("        const %s x%d = (%s)(xs%d[u] >> %d * v);\n", type, port->at, type,
                   port->at, 32 / wf_cu_across(x));
             } else {
@@ -445,6 +444,15 @@ void wf_cu_pick_stage(const wf_cu_rr *x, const wf_stage *st)
     P("];\n        }\n");
 }
 
+void wf_cu_sure(const wf_cu_rr *x, char *s, size_t n)
+{
+    /* the shortest row has 64 / v * (resident - 8) + 1 elements, less v - 1 that it may begin behind its first vector's border */
+    const int sure = x->r->resident ? (x->r->resident - 8) / x->v - (x->r->shift && x->v > 2) : 0;
+    *s = 0;
+    if (sure > 0)
+        snprintf(s, n, "g < %d || ", sure);
+}
+
 int wf_cu_gathered_bytes(const wf_cu_rr *x, const wf_stage *st)
 {
     unsigned bits = 0;
@@ -537,9 +545,12 @@ void wf_cu_check_group(const wf_cu_rr *x, const wf_stage *st, int group, bool re
       group);
     if (x->v > 1)
         P("        const int g = u / %d, j = u %% %d;\n", x->v, x->v);
-    if (rest)
-        P("        const int in = %s64 * g + j < left;\n",
-          x->r->shift ? "(g > 0 || end - left + j >= shift) && " : "");
+    if (rest) {
+        char sure[24];
+        wf_cu_sure(x, sure, sizeof sure);
+        P("        const int in = %s(%s64 * g + j < left);\n",
+          x->r->shift ? "(g > 0 || end - left + j >= shift) && " : "", sure);
+    }
     for (uint32_t i = 0; i < st->body.nparam; i++) {
         const wf_port *port = &st->in[i];
         if (!used[i] || !is_gathered(x, port))
@@ -576,8 +587,8 @@ static void declare_elements(const wf_cu_rr *x, const wf_stage *st, const wf_por
         P("        struct wf_vec_%s_%d %cs%d[%d]%s;\n", wf_kty_name(read_type(p.type)),
           x->v / word_of(p.type), c, p.at, group / x->v, rest ? " = {{{0}}}" : "");
     else
-        P("        %s %cs%d[%d];\n", is_word(x, port) ? "unsigned int" : wf_cu_type(p.type), c,
-          p.at, group);
+        P("        %s %cs%d[%d];\n", wf_cu_is_word(x, port) ? "unsigned int" : wf_cu_type(p.type),
+          c, p.at, group);
 }
 
 void wf_cu_declare_group(const wf_cu_rr *x, const wf_stage *st, int group, bool rest)
@@ -626,7 +637,7 @@ void wf_cu_gather(const wf_cu_rr *x, const wf_stage *st, bool rest)
               x->v / word_of(p.type), p.name);
         } else {
             P("        %cs%d[u] = %s%s", c, p.at, rest && x->v > 1 ? "!in ? 0 : " : "",
-              is_word(x, &st->in[i]) ? "*(const unsigned int *)&" : "");
+              wf_cu_is_word(x, &st->in[i]) ? "*(const unsigned int *)&" : "");
             put_place(x, &p);
         }
         P(";\n");

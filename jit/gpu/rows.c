@@ -167,10 +167,16 @@ static wf_cu_scheme choose(const run *r)
     return WF_CU_BLOCK_ROWS;
 }
 
+/* The operand's first element, counted from address 0 on. */
+static uint64_t starts(const wf_operand *v)
+{
+    return wf_gpu_word(v->data) / (uint64_t)v->esize;
+}
+
 /* A bit for every step that keeps words of 4 bytes from being whole at every place; *alike: nothing steps along kept axes. */
 static int64_t steps_of(const wf_space *s, const wf_operand *v, bool *alike)
 {
-    int64_t kept = 0, all = (int64_t)(wf_gpu_word(v->data) / (uint64_t)v->esize);
+    int64_t kept = 0, all = (int64_t)starts(v);
     for (int d = 0; d < s->nk; d++)
         kept |= v->ks[d];
     for (int d = 0; d < s->nk - 1; d++)
@@ -186,6 +192,8 @@ static int64_t steps_of(const wf_space *s, const wf_operand *v, bool *alike)
 static int columns_of_thread(run *r)
 {
     const wf_space *s = &r->s;
+    const wf_operand *word = NULL;
+    bool shifted = false, same = true;
     int64_t n = 0;
     for (int i = 0; i < r->rows->nstage; i++) {
         const wf_stage *st = &r->rows->stage[i];
@@ -205,12 +213,21 @@ static int columns_of_thread(run *r)
             const int64_t steps = steps_of(s, v, &alike), fit = 4 / v->esize;
             if (alike)
                 r->r.alike |= UINT32_C(1) << at;
-            else if (fit < 2 || v->ks[s->nk - 1] != 1 || steps % fit != 0 || (n && n != fit))
+            else if (fit < 2 || v->ks[s->nk - 1] != 1 || (n && n != fit))
                 return 0;
-            else
+            else if (steps % fit != 0)
+                shifted = true;
+            if (!alike) {
                 n = fit;
+                word = word ? word : v;
+                same &= (starts(v) - starts(word)) % (uint64_t)n == 0 &&
+                        (v->rs[0] - word->rs[0]) % n == 0;
+            }
         }
     }
+    if (shifted && (!same || s->nk != 1 || s->nr != 1))
+        return 0;
+    r->r.shift = shifted && n > 1 && side_bytes(r) * n <= SHARED_MOST;
     return side_bytes(r) * n <= SHARED_MOST ? (int)n : 0;
 }
 
@@ -218,10 +235,7 @@ static int columns_of_thread(run *r)
 /* Do rows of both operands begin at equal places of vectors of v elements? */
 static bool is_alike(const wf_space *s, const wf_operand *a, const wf_operand *b, int64_t v)
 {
-    bool alike =
-        (wf_gpu_word(a->data) / (uint64_t)a->esize - wf_gpu_word(b->data) / (uint64_t)b->esize) %
-            (uint64_t)v ==
-        0;
+    bool alike = (starts(a) - starts(b)) % (uint64_t)v == 0;
     for (int d = 0; d < s->nk; d++)
         alike &= (a->ks[d] - b->ks[d]) % v == 0;
     return alike;
@@ -279,7 +293,7 @@ static int most_totals(const run *r)
 /* Do rows of an operand begin within vectors of v? */
 static bool is_shifted(const run *r, const wf_operand *o, int64_t v)
 {
-    bool shifted = wf_gpu_word(o->data) / (uint64_t)o->esize % (uint64_t)v != 0;
+    bool shifted = starts(o) % (uint64_t)v != 0;
     for (int d = 0; d < r->s.nk; d++)
         shifted |= o->ks[d] % v != 0;
     return shifted;
@@ -428,7 +442,8 @@ static void shape(run *r)
         r->r.alike = r->r.across ? r->r.alike : 0;
         r->per_block = 1;
         tile = WF_CU_TILE * (r->r.across ? r->r.across : 1);
-        r->work = (r->s.rows + tile - 1) / tile * blocks * WF_CU_SUBTREES;
+        r->work = (r->s.rows + tile - 1 + (r->r.shift ? r->r.across - 1 : 0)) / tile * blocks *
+                  WF_CU_SUBTREES;
         break;
     }
     r->words[r->l.width] = width;

@@ -94,7 +94,8 @@ typedef struct wf_cu_rows {
     /* Along rows: 0 or 1: a thread has every 32nd element. Else so many neighbours of every 64, a power of two up to 8, and WARP's
      * width is 64 / vector. Only with one reduced axis and n >= 64 */
     int vector;
-    bool shift; /* rows begin at any element, and not at multiples of `vector` */
+    bool
+        shift; /* rows begin at any element, and not at multiples of `vector`; or of `across`, with one kept and one reduced axis */
     /* Bits of operands, destinations first: adjacent along the reduced axis; of these, those that are loaded and stored as vectors,
      * whose rows begin at equal addresses modulo a vector */
     uint64_t near, whole;
@@ -131,7 +132,7 @@ typedef struct wf_cu_layout {
     int keep;   /* addresses of scratch for kept values, or bytes of shared memory before each */
     int copied; /* bytes of shared memory before each source that is copied */
     int slots,
-        parts; /* SPLIT: [slot][row] cells of 8 bytes; [total][row][block] values, 8 bytes each */
+        parts; /* SPLIT: [slot][row] cells of 8 bytes; [total][row][block] values, SPLIT_OUTER's [total][block][subtree][row], 8 bytes each */
     int scalar, op; /* op: 1 + nk + nr words each: address, strides of kept axes, of reduced ones */
     int words;
     /* Many runs: `rows` of them; width: blocks of all; entries of `entry` words from `first` on: first block, n, the words of reduced
