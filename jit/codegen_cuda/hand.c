@@ -147,6 +147,17 @@ static int element(wf_text *t, int i, int dtype, wf_why *why)
         P("#define FMA%d(x, y, z) fma%s(x, y, z)\n", i, compute == WF_KT_F32 ? "f" : "");
     else
         P("#define FMA%d(x, y, z) ADD%d(MUL%d(x, y), z)\n", i, i, i);
+    for (int most = 0; most < 2; most++) { /* NaN if one is */
+        const char *op = most ? "max" : "min";
+        if (wf_kty_is_float(compute))
+            P("#define %s%d(x, y) wf_%s_%s(x, y)\n", most ? "MAX" : "MIN", i, op,
+              wf_kty_name(compute));
+        else
+            P("#define %s%d(x, y) ((x) %c (y) ? (x) : (y))\n", most ? "MAX" : "MIN", i,
+              most ? '>' : '<');
+    }
+    if (dtype == WEFT_BF16 || dtype == WEFT_F16)
+        P("#define PAIR%d \"%sx2\"\n", i, type);
     if (dtype == WEFT_BOOL)
         P("#define MASK%d(x) ((x) ? (C0)0 : never)\n", i);
     else
@@ -190,7 +201,8 @@ int wf_cu_render_hand(const wf_cu_hand *h, const char *name, wf_text *t, wf_why 
         {"WALK(", "place_common"},       {"wf_quotient(", "place_common"},
         {"TAKE(", "scan_common"},        {"wf_places", "place_common"},
         {"wf_window", "pool_common"},    {"wf_product(", "tile_common"},
-        {"wf_multiply(", "tile_common"}, {"wf_places", "flash_common"}};
+        {"wf_multiply(", "tile_common"}, {"wf_places", "flash_common"},
+        {"wf_beats(", "arg_common"}};
     const char *last = "";
     for (size_t i = 0; i < sizeof common / sizeof *common; i++)
         if (strcmp(last, common[i][1]) != 0 && names(h->section, common[i][0])) {

@@ -523,78 +523,119 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
     }
 }
 
-/* == arg
- * Index of the first extreme value of each row; NaN is more extreme than numbers. dst (i64, [part][row]), x, rows, n, items of a part,
- * step of the row, axes that are kept, then extent and stride of x for each, innermost first; 39: 0, or the n candidates of each row
- * ([candidate][row], ascending), which are looked at instead of all; 40 parts of a row, 41 log2 of the threads of a team, which has a part of a row.
- * WF_WIDE: twice the neighbours that are one item and one load (1, or where the step is 1; items lie at multiples of their size), + 1 for the smallest value. A thread has a
- * best value for each place in an item and the number of its item; what it meets is later than that, so it must be better. */
-enum { EACH = WF_WIDE / 2, AT_ONCE = EACH > 4 ? 2 : EACH > 1 ? 4 : 16 };
-struct __align__(EACH * sizeof(T0)) wf_item {
-    T0 v[EACH];
-};
-struct wf_best {
-    C0 value;
-    long long at;
-};
+/* == arg_common
+ * WF_WIDE: + 1 for the smallest value. */
+#define EXTREME(x, y) (WF_WIDE & 1 ? MIN0(x, y) : MAX0(x, y))
 WF_DEVICE int wf_beats(C0 x, C0 best)
 {
     return best == best && !(WF_WIDE & 1 ? x >= best : x <= best);
 }
-WF_DEVICE struct wf_best wf_better(struct wf_best x, C0 value, long long at)
+WF_DEVICE int wf_is_same(C0 x, C0 y)
 {
-    const int equal = value == x.value || (value != value && x.value != x.value);
-    const int better = equal ? at < x.at : wf_beats(value, x.value);
+    return x == y || (x != x && y != y);
+}
+/* Of words of two halves: in each half the more extreme of both, or a NaN. */
+#ifdef PAIR0
+WF_DEVICE unsigned int wf_most(unsigned int x, unsigned int y)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    unsigned int r;
+#if WF_WIDE & 1
+    asm("min.NaN." PAIR0 " %0, %1, %2;" : "=r"(r) : "r"(x), "r"(y));
+#else
+    asm("max.NaN." PAIR0 " %0, %1, %2;" : "=r"(r) : "r"(x), "r"(y));
+#endif
+    return r;
+#else
+    const unsigned int low = wf_beats(LOAD0((T0)y), LOAD0((T0)x)) ? y : x;
+    const unsigned int high = wf_beats(LOAD0((T0)(y >> 16)), LOAD0((T0)(x >> 16))) ? y : x;
+    return (low & 0xFFFFu) | (high & 0xFFFF0000u);
+#endif
+}
+#endif
+
+/* == arg
+ * Index of the first extreme value of each row; NaN is more extreme than numbers. dst (i64, [part][row]), x, rows, n, items of a part,
+ * step of the row, axes that are kept, then extent and stride of x for each, innermost first; 38: 0, or where the values go, beside dst; 39: 0,
+ * or what the elements of each row are called ([element][row], ascending: candidates); 40 parts of a row, of less than 2^30 elements, 41 log2 of the threads of a team, which has a part of a row.
+ * WF_WIDE: twice the neighbours that are one item and one load (1, or where the step is 1; items lie at multiples of their size), + 1 for the smallest value. A thread has a
+ * best value for each place in an item and the number of its item; what it meets is later than that, so it must be better. Of items of
+ * halves it has the best value of all, two at a time, and looks in its item when it has met all. Places count from the part's first item on. */
+#if defined(PAIR0) && WF_WIDE / 2 == 8
+#define PACKED 1
+enum { EACH = WF_WIDE / 2, PLACES = 1, AT_ONCE = 4 };
+#else
+enum { EACH = WF_WIDE / 2, PLACES = EACH, AT_ONCE = EACH > 4 ? 2 : EACH > 1 ? 4 : 16 };
+#endif
+struct __align__(EACH * sizeof(T0)) wf_item {
+#ifdef PACKED
+    unsigned int v[EACH / 2];
+#else
+    T0 v[EACH];
+#endif
+};
+struct wf_best {
+    C0 value;
+    int at;
+};
+WF_DEVICE struct wf_best wf_better(struct wf_best x, C0 value, int at)
+{
+    const int better = wf_is_same(value, x.value) ? at < x.at : wf_beats(value, x.value);
     x.value = better ? value : x.value;
     x.at = better ? at : x.at;
     return x;
 }
-/* Element k of the row among those that are looked at. */
-#define AT(k) (EACH == 1 && given ? given[(k) * rows + row] : (k))
 WF_EXTERN __global__ void __launch_bounds__(256, 4) NAME(const struct wf_words_64 a)
 {
     WF_BEGIN
     __shared__ C0 values[8];
-    __shared__ long long places[8];
+    __shared__ int places[8];
     const long long rows = WORD(2), n = WORD(3), each = WORD(4), step = WORD(5), parts = WORD(40), total = rows * parts;
     const long long *const given = POINTER(const long long, 39);
     const int log = (int)WORD(41), team = 1 << log, lane = (int)threadIdx.x & (team - 1), per = 256 >> log;
     for (long long first = (long long)blockIdx.x * per; first < total; first += (long long)gridDim.x * per) {
         const long long piece = first + ((int)threadIdx.x >> log), mine = piece < total ? piece : total - 1;
-        const long long part = wf_quotient(mine, rows), row = mine - part * rows, begin = part * each;
+        const long long part = parts == 1 ? 0 : wf_quotient(mine, rows), row = mine - part * rows, begin = part * each;
         long long rest = row, from = 0;
         WALK(from, rest, (int)WORD(6), 7)
         const T0 *const x = POINTER(const T0, 1) + from;
         /* elements before the first item and after the last one, which are the first part's and the last one's */
         const long long before = (EACH - (int)((unsigned long long)x / sizeof(T0) % EACH)) % EACH, head = before < n ? before : n;
-        const long long items = (n - head) / EACH, tail = head + items * EACH, at = head + begin * EACH < n ? head + begin * EACH : n - 1;
-        const long long end = begin + each < items ? begin + each : items, own = begin + lane;
-        const int count = own < end ? (int)((end - own + team - 1) >> log) : 0;
-        struct wf_best best = {LOAD0(x[AT(at) * step]), AT(at)};
-        C0 value[EACH];
-        int number[EACH];
+        const long long items = (n - head) / EACH, tail = head + items * EACH, base = head + begin * EACH, at = base < n ? base : n - 1;
+        const long long end = begin + each < items ? begin + each : items;
+        const int own = (int)(end - begin) - lane, count = own > 0 ? (own + team - 1) >> log : 0;
+        struct wf_best best = {LOAD0(x[at * step]), (int)(at - base)};
+        C0 value[PLACES];
+        int number[PLACES];
 #pragma unroll
-        for (int e = 0; e < EACH; e++) {
+        for (int e = 0; e < PLACES; e++) {
             value[e] = best.value;
             number[e] = -1;
         }
         const long long apart = (step * EACH) << log;
-        const T0 *next = x + (head + own * EACH) * step;
+        const T0 *next = x + (base + lane * EACH) * step;
         for (int i = 0; i < count; i += AT_ONCE) {
             struct wf_item v[AT_ONCE];
-            if (!given && count - i >= AT_ONCE) {
+            if (count - i >= AT_ONCE) {
 #pragma unroll
                 for (int u = 0; u < AT_ONCE; u++, next += apart)
                     v[u] = *(const struct wf_item *)next;
             } else {
 #pragma unroll
                 for (int u = 0; u < AT_ONCE; u++) { /* those past the end are the first of these again, and not better */
-                    const long long k = own + ((long long)(u < count - i ? i + u : i) << log);
-                    v[u] = *(const struct wf_item *)(x + AT(head + k * EACH) * step);
+                    const long long k = base + (long long)((u < count - i ? i + u : i) * team + lane) * EACH;
+                    v[u] = *(const struct wf_item *)(x + k * step);
                 }
             }
 #pragma unroll
-            for (int u = 0; u < AT_ONCE; u++)
+            for (int u = 0; u < AT_ONCE; u++) {
+#ifdef PACKED
+                const unsigned int most = wf_most(wf_most(v[u].v[0], v[u].v[1]), wf_most(v[u].v[2], v[u].v[3]));
+                const C0 y = LOAD0((T0)wf_most(most, most >> 16));
+                const int better = wf_beats(y, value[0]);
+                value[0] = better ? y : value[0];
+                number[0] = better ? i + u : number[0];
+#else
 #pragma unroll
                 for (int e = 0; e < EACH; e++) {
                     const C0 y = LOAD0(v[u].v[e]);
@@ -602,16 +643,29 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) NAME(const struct wf_words_6
                     value[e] = better ? y : value[e];
                     number[e] = better ? i + u : number[e];
                 }
+#endif
+            }
         }
 #pragma unroll
-        for (int e = 0; e < EACH; e++) {
-            const long long k = head + (own + ((long long)number[e] << log)) * EACH + e;
+        for (int e = 0; e < PLACES; e++) {
+            const int k = (number[e] * team + lane) * EACH + e;
+#ifdef PACKED
+            if (number[0] >= 0) {
+                const struct wf_item v = *(const struct wf_item *)(x + (base + k));
+                int found = EACH - 1;
+#pragma unroll
+                for (int f = EACH - 2; f >= 0; f--)
+                    found = wf_is_same(LOAD0((T0)(v.v[f / 2] >> f % 2 * 16)), value[0]) ? f : found;
+                best = wf_better(best, value[0], k + found);
+            }
+#else
             if (number[e] >= 0)
-                best = wf_better(best, value[e], AT(k));
+                best = wf_better(best, value[e], k);
+#endif
         }
         for (long long k = lane; EACH > 1 && k < head + n - tail; k += team)
             if (k < head ? part == 0 : part == parts - 1)
-                best = wf_better(best, LOAD0(x[k < head ? k : k - head + tail]), k < head ? k : k - head + tail);
+                best = wf_better(best, LOAD0(x[k < head ? k : k - head + tail]), (int)((k < head ? k : k - head + tail) - base));
         for (int h = team < 32 ? team / 2 : 16; h >= 1; h /= 2) {
             const C0 y = (C0)__shfl_down_sync(0xFFFFFFFFu, (S0)best.value, h, 32);
             best = wf_better(best, y, __shfl_down_sync(0xFFFFFFFFu, best.at, h, 32));
@@ -626,8 +680,120 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) NAME(const struct wf_words_6
                 best = wf_better(best, values[w], places[w]);
             __syncthreads();
         }
-        if (lane == 0 && piece < total)
-            POINTER(long long, 0)[piece] = best.at;
+        if (lane == 0 && piece < total) {
+            POINTER(long long, 0)[piece] = given ? given[(base + best.at) * rows + row] : base + best.at;
+            if (WORD(38))
+                POINTER(T0, 38)[piece] = STORE0(best.value);
+        }
+    }
+}
+
+/* == arg_across
+ * The most extreme value of each part of rows that lie side by side, and the first of the 16 elements among which it was: values (compute
+ * type, [part][row]), x, rows, n, elements of a warp, step, axes, extents and strides as above; 39 firsts (i64, [part][row]), 40 parts, 41
+ * tiles of 32 * EACH rows. WF_WIDE: twice the rows of a thread, whose elements are one load, + 1 for the smallest. A block has a
+ * tile and a part, each of its warps an eighth of that; of equal ones the earlier stays. */
+enum { EACH = WF_WIDE / 2, SIDE = 32 * EACH, AT_ONCE = 16 };
+struct __align__(EACH * sizeof(T0)) wf_item {
+#if defined(PAIR0) && WF_WIDE / 2 == 2
+    unsigned int v[1];
+#else
+    T0 v[EACH];
+#endif
+};
+WF_EXTERN __global__ void __launch_bounds__(256, 8) NAME(const struct wf_words_64 a)
+{
+    WF_BEGIN
+    __shared__ C0 values[8][SIDE];
+    __shared__ long long firsts[8][SIDE];
+    const long long rows = WORD(2), n = WORD(3), each = WORD(4), step = WORD(5), tiles = WORD(41), work = tiles * WORD(40);
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, own = (int)threadIdx.x;
+    for (long long piece = blockIdx.x; piece < work; piece += gridDim.x) {
+        const long long part = wf_quotient(piece, tiles), row = (piece - part * tiles) * SIDE, mine = row + lane * EACH;
+        const long long wish = (part * 8 + warp) * each, begin = wish < n ? wish : n - 1, end = begin + each < n ? begin + each : n;
+        long long rest = mine < rows ? mine : 0, from = 0;
+        WALK(from, rest, (int)WORD(6), 7)
+        const T0 *x = POINTER(const T0, 1) + from + begin * step;
+        C0 value[EACH];
+        int first[EACH]; /* from `begin` on */
+        for (long long k = begin; k < end; k += AT_ONCE, x += AT_ONCE * step) {
+            struct wf_item v[AT_ONCE];
+            C0 most[EACH];
+            const int last = end - k < AT_ONCE ? (int)(end - k) - 1 : AT_ONCE - 1;
+#pragma unroll
+            for (int u = 0; u < AT_ONCE; u++) /* those past the end are the last one again */
+                v[u] = *(const struct wf_item *)(x + (u < last ? u : last) * step);
+#if defined(PAIR0) && WF_WIDE / 2 == 2
+            unsigned int both = v[0].v[0];
+#pragma unroll
+            for (int u = 1; u < AT_ONCE; u++)
+                both = wf_most(both, v[u].v[0]);
+            most[0] = LOAD0((T0)both);
+            most[1] = LOAD0((T0)(both >> 16));
+#else
+#pragma unroll
+            for (int e = 0; e < EACH; e++) {
+                most[e] = LOAD0(v[0].v[e]);
+#pragma unroll
+                for (int u = 1; u < AT_ONCE; u++)
+                    most[e] = EXTREME(most[e], LOAD0(v[u].v[e]));
+            }
+#endif
+#pragma unroll
+            for (int e = 0; e < EACH; e++) {
+                const int better = k == begin || wf_beats(most[e], value[e]);
+                value[e] = better ? most[e] : value[e];
+                first[e] = better ? (int)(k - begin) : first[e];
+            }
+        }
+#pragma unroll
+        for (int e = 0; e < EACH; e++) {
+            values[warp][lane * EACH + e] = value[e];
+            firsts[warp][lane * EACH + e] = begin + first[e];
+        }
+        __syncthreads();
+        if (own < SIDE && row + own < rows) {
+            int best = 0;
+            for (int w = 1; w < 8; w++)
+                best = wf_beats(values[w][own], values[best][own]) ? w : best;
+            POINTER(C0, 0)[part * rows + row + own] = values[best][own];
+            POINTER(long long, 39)[part * rows + row + own] = firsts[best][own];
+        }
+        __syncthreads();
+    }
+}
+
+/* == arg_found
+ * The first of the elements of each row that are its most extreme value: dst (i64), and else as what arg_across left has it, whose values
+ * are word 38. A warp a row. */
+WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
+{
+    WF_BEGIN
+    const long long rows = WORD(2), n = WORD(3), step = WORD(5), parts = WORD(40);
+    const int lane = (int)threadIdx.x % 32;
+    for (long long row = START / 32; row < rows; row += STEP / 32) {
+        long long rest = row, from = 0, first = n;
+        C0 value = 0;
+        WALK(from, rest, (int)WORD(6), 7)
+        for (long long p = lane < parts ? lane : parts - 1, k = 0; k < parts; k += 32, p = p + 32 < parts ? p + 32 : p) {
+            const C0 y = POINTER(const C0, 38)[p * rows + row];
+            const long long at = POINTER(const long long, 39)[p * rows + row];
+            const int better = k == 0 || wf_beats(y, value);
+            value = better ? y : value;
+            first = better ? at : first;
+        }
+#pragma unroll
+        for (int h = 16; h >= 1; h /= 2) {
+            const C0 y = (C0)__shfl_sync(0xFFFFFFFFu, (S0)value, lane ^ h, 32);
+            const long long at = __shfl_sync(0xFFFFFFFFu, first, lane ^ h, 32);
+            const int better = wf_is_same(y, value) ? at < first : wf_beats(y, value);
+            value = better ? y : value;
+            first = better ? at : first;
+        }
+        const long long k = first + lane < n ? first + lane : n - 1;
+        const unsigned int found = __ballot_sync(0xFFFFFFFFu, wf_is_same(LOAD0(POINTER(const T0, 1)[from + k * step]), value));
+        if (lane == 0)
+            POINTER(long long, 0)[row] = first + __ffs((int)found) - 1;
     }
 }
 

@@ -49,17 +49,21 @@ static int arg_of_rows(int ordinal, wf_gpu_hand *h, int64_t n, int each, int bes
     const int64_t wanted = (log == 8 ? 4 : beside ? 1024 : 0) * processors / rows;
     const int64_t most = log == 8 ? (items >> log) / 4 : items / 16;
     int64_t parts = wanted < most ? wanted : most;
-    parts = parts > 1 ? parts : 1;
+    const int64_t least = (n >> 30) + 1; /* places in a part are 32 bits */
+    parts = parts > least ? parts : least;
     const int64_t length = items > 0 ? (items + parts - 1) / parts : 1;
     parts = items > 0 ? (items + length - 1) / length : 1;
-    wf_view candidates = {.data = NULL};
+    wf_view candidates = {.data = NULL}, values;
     h->wide = 2 * each + smallest;
     h->w[3] = (uint64_t)n;
     h->w[4] = (uint64_t)length;
     if (parts > 1) {
         const int64_t count = rows * parts;
         status = wf_gpu_temp_view(&temps, WEFT_I64, 1, &count, &candidates, why);
+        if (status == 0)
+            status = wf_gpu_temp_view(&temps, h->type[0], 1, &count, &values, why);
         h->w[0] = wf_gpu_word(candidates.data);
+        h->w[38] = status == 0 ? wf_gpu_word(values.data) : 0;
     }
     for (int64_t left = parts; status == 0 && left > 0; left = left > 1) {
         if (left < parts) { /* the candidates */
@@ -67,12 +71,66 @@ static int arg_of_rows(int ordinal, wf_gpu_hand *h, int64_t n, int each, int bes
             h->wide = 2 + smallest;
             h->w[39] = h->w[0];
             h->w[0] = dst;
+            h->w[1] = h->w[38];
+            h->w[38] = 0;
             h->w[3] = h->w[4] = (uint64_t)parts;
+            h->w[5] = h->w[7] = (uint64_t)rows;
+            h->w[6] = h->w[8] = 1;
         }
         h->w[40] = (uint64_t)left;
         h->w[41] = (uint64_t)log;
         h->work = rows * left;
         h->per_block = WF_GPU_THREADS >> log;
+        status = wf_gpu_hand_run(ordinal, h, why);
+    }
+    wf_gpu_drop(&temps);
+    return status;
+}
+
+/* Rows side by side that are long: blocks have parts of 32 threads' rows, and what they found is looked at once more. Neighbours that a
+ * word holds are one thread's where they lie so. */
+static int arg_side_by_side(int ordinal, wf_gpu_hand *h, int64_t n, wf_why *why)
+{
+    enum { BLOCKS = 8, STRETCH = 16 }; /* of a processor; of a warp, at least and in multiples */
+    wf_gpu_temps temps = {.ordinal = ordinal};
+    const int64_t rows = h->work, size = (int64_t)wf_dtype_size(h->type[0]);
+    int64_t each = size < 4 ? 4 / size : 1;
+    uint64_t steps = h->w[1] / (uint64_t)size | h->w[5] | h->w[7];
+    for (uint64_t i = 1; i < h->w[6]; i++)
+        steps |= h->w[8 + 2 * i];
+    each = h->w[8] == 1 && steps % (uint64_t)each == 0 ? each : 1;
+    const int64_t side = 32 * each, tiles = (rows + side - 1) / side;
+    const int64_t wanted = BLOCKS * wf_gpu_processors(ordinal) / tiles, most = n / (8 * STRETCH);
+    int64_t parts = wanted < most ? wanted : most;
+    parts = parts > 1 ? parts : 1;
+    const int64_t stretch = (n + 8 * parts - 1) / (8 * parts),
+                  length = (stretch + STRETCH - 1) / STRETCH * STRETCH;
+    parts = (n + 8 * length - 1) / (8 * length);
+    const int64_t count = rows * parts;
+    const uint64_t dst = h->w[0];
+    wf_view values, firsts;
+    int status = wf_gpu_temp_view(&temps, wf_dtype_compute(h->type[0]), 1, &count, &values, why);
+    if (status == 0)
+        status = wf_gpu_temp_view(&temps, WEFT_I64, 1, &count, &firsts, why);
+    if (status == 0) {
+        h->section = "arg_across";
+        h->wide += 2 * (int)each;
+        h->w[0] = h->w[38] = wf_gpu_word(values.data);
+        h->w[3] = (uint64_t)n;
+        h->w[4] = (uint64_t)length;
+        h->w[39] = wf_gpu_word(firsts.data);
+        h->w[40] = (uint64_t)parts;
+        h->w[41] = (uint64_t)tiles;
+        h->work = tiles * parts;
+        h->per_block = 1;
+        status = wf_gpu_hand_run(ordinal, h, why);
+    }
+    if (status == 0) {
+        h->section = "arg_found";
+        h->wide = 2 + h->wide % 2;
+        h->w[0] = dst;
+        h->per_block = WF_GPU_THREADS / 32;
+        h->work = rows;
         status = wf_gpu_hand_run(ordinal, h, why);
     }
     wf_gpu_drop(&temps);
@@ -120,8 +178,11 @@ static int arg(int ordinal, wf_exec *e)
     h.w[2] = (uint64_t)h.work;
     h.w[5] = (uint64_t)step;
     h.w[6] = (uint64_t)kept;
-    if (status == 0)
-        status = arg_of_rows(ordinal, &h, n, each, step != 1 && kept > 0 && h.w[7] >= 16, e->why);
+    const bool beside = step != 1 && kept > 0 && h.w[7] >= 16;
+    if (status == 0 && beside && n >= 512)
+        status = arg_side_by_side(ordinal, &h, n, e->why);
+    else if (status == 0)
+        status = arg_of_rows(ordinal, &h, n, each, beside, e->why);
     wf_gpu_drop(&temps);
     return status;
 }

@@ -6,6 +6,9 @@
 #define ADD0(x, y) ((C0)((x) + (y)))
 #define MUL0(x, y) ((C0)((x) * (y)))
 #define FMA0(x, y, z) fmaf(x, y, z)
+#define MIN0(x, y) wf_min_f32(x, y)
+#define MAX0(x, y) wf_max_f32(x, y)
+#define PAIR0 "bf16x2"
 #define MASK0(x) LOAD0(x)
 #ifndef WF_HAS_wf_load_f32
 #define WF_HAS_wf_load_f32
@@ -29,6 +32,8 @@ WF_DEVICE float wf_store_f32(float x)
 #define ADD1(x, y) ((C1)((x) + (y)))
 #define MUL1(x, y) ((C1)((x) * (y)))
 #define FMA1(x, y, z) fmaf(x, y, z)
+#define MIN1(x, y) wf_min_f32(x, y)
+#define MAX1(x, y) wf_max_f32(x, y)
 #define MASK1(x) LOAD1(x)
 #define WF_LOG wf_row_log_f32
 #ifndef WF_HAS_wf_row_log_f32
@@ -249,6 +254,7 @@ row[c0 + c] = v.v[c];
 /* == flash */
 WF_EXTERN __global__ void kernel(const struct wf_words_64 a)
 {
+WF_BEGIN
 WF_DYNAMIC(wf_dynamic)
 enum { ROWS = 128 / WF_WIDE, OWN = 8 / WF_WIDE, APART = 64 * WF_WIDE + 4 };
 C0 *const left = (C0 *)wf_dynamic, *const right = left + ROWS * APART, *const part = right + 64 * 68;

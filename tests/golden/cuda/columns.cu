@@ -1,5 +1,6 @@
 WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel(const struct wf_words_18 a)
 {
+    WF_BEGIN
     const long long rows = (long long)a.w[0], n = (long long)a.w[1];
     __shared__ float lanes1[8][32];
     const int lane = threadIdx.x % 32, y = threadIdx.x / 32, keep_step = 32;

@@ -1,5 +1,6 @@
 WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel(const struct wf_words_18 a)
 {
+    WF_BEGIN
     const long long rows = (long long)a.w[0], n = (long long)a.w[1];
     const long long mine = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     const long long keep_step = (long long)gridDim.x * blockDim.x;

@@ -1,5 +1,6 @@
 WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_0(const struct wf_words_18 a)
 {
+    WF_BEGIN
     const long long rows = (long long)a.w[0], n = (long long)a.w[1];
     __shared__ float lanes1[8][32];
     const long long blocks = (long long)a.w[2];
@@ -90,12 +91,13 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_0(const struct wf_wor
         sum1 = q[0];
         }
         if (active && threadIdx.x < 32)
-            *(float *)((unsigned long long *)a.w[5] + ((0 * rows + r) * blocks + block) * 8 + y) = sum1;
+            *(float *)((unsigned long long *)a.w[5] + ((0 * blocks + block) * 8 + y) * rows + r) = sum1;
         __syncthreads();
     }
 }
 WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_1(const struct wf_words_18 a)
 {
+    WF_BEGIN
     const long long rows = (long long)a.w[0], n = (long long)a.w[1];
     const long long blocks = (long long)a.w[2];
     const int lane = threadIdx.x % 32;
@@ -107,7 +109,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_1(const struct wf_wor
         const float *const s0 = (const float *)a.w[15] + (int)r_0 * (int)a.w[16];
         float t1;
         {
-        const unsigned long long *part = (const unsigned long long *)a.w[5] + (0 * rows + r) * blocks * 8;
+        const unsigned long long *part = (const unsigned long long *)a.w[5] + 0 * blocks * 8 * rows + r;
         float low = -0.0f, high = low, lo1 = low, hi1 = low;
         for (long long super = 0; super < blocks; super += 4096) {
         lo1 = hi1 = -0.0f;
@@ -116,7 +118,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_1(const struct wf_wor
         float q[8];
 #pragma unroll
         for (int k = 0; k < 8; k++)
-            q[k] = *(const float *)(part + i * 8 + k);
+            q[k] = *(const float *)(part + (i * 8 + k) * rows);
         q[0] = q[0] + q[1];
         q[2] = q[2] + q[3];
         q[4] = q[4] + q[5];

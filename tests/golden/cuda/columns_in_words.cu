@@ -1,5 +1,6 @@
-WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_0(const struct wf_words_18 a)
+WF_EXTERN __global__ void __launch_bounds__(256, 8) kernel_0(const struct wf_words_18 a)
 {
+    WF_BEGIN
     const long long rows = (long long)a.w[0], n = (long long)a.w[1];
     __shared__ float lanes2[8][64];
     const long long blocks = (long long)a.w[2];
@@ -106,12 +107,13 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_0(const struct wf_wor
         sum2 = q[0];
         }
         if (threadIdx.x < 64 && tile * 64 + column < rows)
-            *(float *)((unsigned long long *)a.w[5] + ((0 * rows + tile * 64 + column) * blocks + block) * 8 + y) = sum2;
+            *(float *)((unsigned long long *)a.w[5] + ((0 * blocks + block) * 8 + y) * rows + tile * 64 + column) = sum2;
         __syncthreads();
     }
 }
 WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_1(const struct wf_words_18 a)
 {
+    WF_BEGIN
     const long long rows = (long long)a.w[0], n = (long long)a.w[1];
     const long long blocks = (long long)a.w[2];
     const int lane = threadIdx.x % 32;
@@ -123,7 +125,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_1(const struct wf_wor
         const unsigned short *const s0 = (const unsigned short *)a.w[15] + (int)r_0 * (int)a.w[16];
         float t2;
         {
-        const unsigned long long *part = (const unsigned long long *)a.w[5] + (0 * rows + r) * blocks * 8;
+        const unsigned long long *part = (const unsigned long long *)a.w[5] + 0 * blocks * 8 * rows + r;
         float low = -0.0f, high = low, lo2 = low, hi2 = low;
         for (long long super = 0; super < blocks; super += 4096) {
         lo2 = hi2 = -0.0f;
@@ -132,7 +134,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_1(const struct wf_wor
         float q[8];
 #pragma unroll
         for (int k = 0; k < 8; k++)
-            q[k] = *(const float *)(part + i * 8 + k);
+            q[k] = *(const float *)(part + (i * 8 + k) * rows);
         q[0] = q[0] + q[1];
         q[2] = q[2] + q[3];
         q[4] = q[4] + q[5];

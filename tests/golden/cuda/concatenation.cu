@@ -6,6 +6,8 @@
 #define ADD0(x, y) ((C0)((unsigned long long)(x) + (unsigned long long)(y)))
 #define MUL0(x, y) ((C0)((unsigned long long)(x) * (unsigned long long)(y)))
 #define FMA0(x, y, z) ADD0(MUL0(x, y), z)
+#define MIN0(x, y) ((x) < (y) ? (x) : (y))
+#define MAX0(x, y) ((x) > (y) ? (x) : (y))
 #define MASK0(x) LOAD0(x)
 #define WF_HUGE wf_f32(0x7F800000u)
 /* == common */
@@ -22,6 +24,7 @@ atomicCAS(error, ~0ull, (unsigned long long)(at == -1 ? -2 : at));
 /* == join */
 WF_EXTERN __global__ void kernel(const struct wf_words_512 a)
 {
+WF_BEGIN
 const unsigned int total = (unsigned int)WORD(1) * (unsigned int)WORD(4);
 for (unsigned int i = (unsigned int)START; i < total; i += (unsigned int)STEP) {
 const unsigned int row = OVER(i, 4), column = i - row * (unsigned int)WORD(4);

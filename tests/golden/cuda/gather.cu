@@ -6,6 +6,8 @@
 #define ADD0(x, y) ((C0)((unsigned long long)(x) + (unsigned long long)(y)))
 #define MUL0(x, y) ((C0)((unsigned long long)(x) * (unsigned long long)(y)))
 #define FMA0(x, y, z) ADD0(MUL0(x, y), z)
+#define MIN0(x, y) ((x) < (y) ? (x) : (y))
+#define MAX0(x, y) ((x) > (y) ? (x) : (y))
 #define MASK0(x) LOAD0(x)
 #define WF_HUGE wf_f32(0x7F800000u)
 /* == common */
@@ -22,6 +24,7 @@ atomicCAS(error, ~0ull, (unsigned long long)(at == -1 ? -2 : at));
 /* == select */
 WF_EXTERN __global__ void kernel(const struct wf_words_64 a)
 {
+WF_BEGIN
 const long long total = WORD(3), extent = WORD(7), step = STEP;
 for (long long first = START; first < total; first += 4 * step) {
 long long to[4], from[4], k[4], at[4];

@@ -1,5 +1,6 @@
 WF_EXTERN __global__ void kernel(const struct wf_words_12 a)
 {
+    WF_BEGIN
     unsigned short *d0 = (unsigned short *)a.w[8];
     const unsigned short *s0 = (const unsigned short *)a.w[9];
     const unsigned short *s1 = (const unsigned short *)a.w[10];

@@ -188,6 +188,7 @@ struct __align__(16) wf_vec_u32_4 { unsigned int v[4]; };
 #endif
 WF_EXTERN __global__ void kernel(const struct wf_words_4 a)
 {
+    WF_BEGIN
     unsigned short *d0 = (unsigned short *)a.w[1];
     unsigned short *d1 = (unsigned short *)a.w[2];
     const unsigned short *s0 = (const unsigned short *)a.w[3];

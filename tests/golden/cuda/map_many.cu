@@ -1,5 +1,6 @@
 WF_EXTERN __global__ void kernel(const struct wf_words_512 a)
 {
+    WF_BEGIN
     const unsigned int pieces = (unsigned int)a.w[0], runs = (unsigned int)a.w[1];
     for (unsigned int piece = blockIdx.x; piece < pieces; piece += gridDim.x) {
     unsigned int at = 0;

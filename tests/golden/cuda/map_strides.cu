@@ -1,5 +1,6 @@
 WF_EXTERN __global__ void kernel(const struct wf_words_19 a)
 {
+    WF_BEGIN
     float *d0 = (float *)a.w[7];
     const float *s0 = (const float *)a.w[10];
     const float *s1 = (const float *)a.w[14];

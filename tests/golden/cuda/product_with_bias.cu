@@ -6,6 +6,9 @@
 #define ADD0(x, y) ((C0)((x) + (y)))
 #define MUL0(x, y) ((C0)((x) * (y)))
 #define FMA0(x, y, z) fmaf(x, y, z)
+#define MIN0(x, y) wf_min_f32(x, y)
+#define MAX0(x, y) wf_max_f32(x, y)
+#define PAIR0 "bf16x2"
 #define MASK0(x) LOAD0(x)
 #ifndef WF_HAS_wf_load_bf16
 #define WF_HAS_wf_load_bf16
@@ -33,6 +36,9 @@ WF_DEVICE unsigned short wf_store_bf16(float x)
 #define ADD1(x, y) ((C1)((x) + (y)))
 #define MUL1(x, y) ((C1)((x) * (y)))
 #define FMA1(x, y, z) fmaf(x, y, z)
+#define MIN1(x, y) wf_min_f32(x, y)
+#define MAX1(x, y) wf_max_f32(x, y)
+#define PAIR1 "bf16x2"
 #define MASK1(x) LOAD1(x)
 #define WF_HUGE wf_f32(0x7F800000u)
 /* == common */
@@ -89,6 +95,7 @@ __syncthreads();
 /* == gemm */
 WF_EXTERN __global__ void kernel(const struct wf_words_64 a)
 {
+WF_BEGIN
 __shared__ C0 left[16][68];
 __shared__ C0 right[16][68];
 const long long m = WORD(4), n = WORD(5), depth = WORD(6);

@@ -1,5 +1,6 @@
 WF_EXTERN __global__ void __launch_bounds__(512, 2) kernel(const struct wf_words_18 a)
 {
+    WF_BEGIN
     const long long rows = (long long)a.w[0], n = (long long)a.w[1];
     __shared__ float lanes1[64];
     const int lane = threadIdx.x % 16, warp = threadIdx.x / 16, warps = blockDim.x / 16, active = 1;
@@ -32,7 +33,7 @@ WF_EXTERN __global__ void __launch_bounds__(512, 2) kernel(const struct wf_words
 #pragma unroll
         for (int u = 0; u < 16; u++) {
         const int g = u / 4, j = u % 4, e = begin + 64 * g + lane * 4 + j - shift;
-        const int in = (g > 0 || e >= 0) && 64 * g + j < left, any = 64 * g < left, all = (g > 0 || e >= j) && 64 * g + 4 <= left;
+        const int in = (g > 0 || e >= 0) && (64 * g + j < left), any = 64 * g < left, all = (g > 0 || e >= j) && (64 * g + 4 <= left);
         const unsigned int c = (unsigned int)first + (unsigned int)e;
         const unsigned int c_0 = (unsigned int)c;
         if (any && j == 0)
@@ -41,7 +42,7 @@ WF_EXTERN __global__ void __launch_bounds__(512, 2) kernel(const struct wf_words
 #pragma unroll
         for (int u = 0; u < 16; u++) {
         const int g = u / 4, j = u % 4, e = begin + 64 * g + lane * 4 + j - shift;
-        const int in = (g > 0 || e >= 0) && 64 * g + j < left, any = 64 * g < left, all = (g > 0 || e >= j) && 64 * g + 4 <= left;
+        const int in = (g > 0 || e >= 0) && (64 * g + j < left), any = 64 * g < left, all = (g > 0 || e >= j) && (64 * g + 4 <= left);
         const unsigned int c = (unsigned int)first + (unsigned int)e;
         const unsigned int c_0 = (unsigned int)c;
         const float x0 = xs0[g].v[j];
@@ -106,7 +107,7 @@ WF_EXTERN __global__ void __launch_bounds__(512, 2) kernel(const struct wf_words
 #pragma unroll
         for (int u = 0; u < 16; u++) {
         const int g = u / 4, j = u % 4, e = begin + 64 * g + lane * 4 + j - shift;
-        const int in = (g > 0 || e >= 0) && 64 * g + j < left, any = 64 * g < left, all = (g > 0 || e >= j) && 64 * g + 4 <= left;
+        const int in = (g > 0 || e >= 0) && (64 * g + j < left), any = 64 * g < left, all = (g > 0 || e >= j) && (64 * g + 4 <= left);
         const unsigned int c = (unsigned int)first + (unsigned int)e;
         const unsigned int c_0 = (unsigned int)c;
         if (any && j == 0)
@@ -115,7 +116,7 @@ WF_EXTERN __global__ void __launch_bounds__(512, 2) kernel(const struct wf_words
 #pragma unroll
         for (int u = 0; u < 16; u++) {
         const int g = u / 4, j = u % 4, e = begin + 64 * g + lane * 4 + j - shift;
-        const int in = (g > 0 || e >= 0) && 64 * g + j < left, any = 64 * g < left, all = (g > 0 || e >= j) && 64 * g + 4 <= left;
+        const int in = (g > 0 || e >= 0) && (64 * g + j < left), any = 64 * g < left, all = (g > 0 || e >= j) && (64 * g + 4 <= left);
         const unsigned int c = (unsigned int)first + (unsigned int)e;
         const unsigned int c_0 = (unsigned int)c;
         const float x0 = xs0[g].v[j];

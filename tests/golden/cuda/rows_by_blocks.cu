@@ -1,5 +1,6 @@
 WF_EXTERN __global__ void __launch_bounds__(512, 2) kernel(const struct wf_words_18 a)
 {
+    WF_BEGIN
     const long long rows = (long long)a.w[0], n = (long long)a.w[1];
     __shared__ float lanes1[64];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32, active = 1;

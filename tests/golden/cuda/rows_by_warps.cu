@@ -1,5 +1,6 @@
 WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel(const struct wf_words_18 a)
 {
+    WF_BEGIN
     const long long rows = (long long)a.w[0], n = (long long)a.w[1];
     const int width = (int)a.w[2], lane = (int)(threadIdx.x & (unsigned int)(width - 1));
     const long long groups = (long long)gridDim.x * (blockDim.x / width);

@@ -1,5 +1,6 @@
 WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel(const struct wf_words_19 a)
 {
+    WF_BEGIN
     const long long rows = (long long)a.w[0], n = (long long)a.w[1];
     const int width = 32, lane = (int)(threadIdx.x & (unsigned int)(width - 1));
     const long long groups = (long long)gridDim.x * (blockDim.x / width);
@@ -32,7 +33,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel(const struct wf_words
 #pragma unroll
         for (int u = 0; u < 8; u++) {
         const int g = u / 2, j = u % 2, e = begin + 64 * g + lane * 2 + j - shift;
-        const int in = (g > 0 || e >= 0) && 64 * g + j < left, any = 64 * g < left, all = (g > 0 || e >= j) && 64 * g + 2 <= left;
+        const int in = (g > 0 || e >= 0) && (64 * g + j < left), any = 64 * g < left, all = (g > 0 || e >= j) && (64 * g + 2 <= left);
         const unsigned int c = (unsigned int)first + (unsigned int)e;
         const unsigned int c_0 = (unsigned int)c;
         if (any && j == 0)
@@ -41,7 +42,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel(const struct wf_words
 #pragma unroll
         for (int u = 0; u < 8; u++) {
         const int g = u / 2, j = u % 2, e = begin + 64 * g + lane * 2 + j - shift;
-        const int in = (g > 0 || e >= 0) && 64 * g + j < left, any = 64 * g < left, all = (g > 0 || e >= j) && 64 * g + 2 <= left;
+        const int in = (g > 0 || e >= 0) && (64 * g + j < left), any = 64 * g < left, all = (g > 0 || e >= j) && (64 * g + 2 <= left);
         const unsigned int c = (unsigned int)first + (unsigned int)e;
         const unsigned int c_0 = (unsigned int)c;
         const unsigned short x0 = (unsigned short)(xs0[g].v[j / 2] >> j % 2 * 16);
@@ -82,7 +83,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel(const struct wf_words
 #pragma unroll
         for (int u = 0; u < 8; u++) {
         const int g = u / 2, j = u % 2, e = begin + 64 * g + lane * 2 + j - shift;
-        const int in = (g > 0 || e >= 0) && 64 * g + j < left, any = 64 * g < left, all = (g > 0 || e >= j) && 64 * g + 2 <= left;
+        const int in = (g > 0 || e >= 0) && (64 * g + j < left), any = 64 * g < left, all = (g > 0 || e >= j) && (64 * g + 2 <= left);
         const unsigned int c = (unsigned int)first + (unsigned int)e;
         const unsigned int c_0 = (unsigned int)c;
         const unsigned short x0 = (unsigned short)(xs0[g].v[j / 2] >> j % 2 * 16);
@@ -148,7 +149,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel(const struct wf_words
         for (int u = 0; u < 8; u++) {
         unsigned int size;
         const int g = u / 2, j = u % 2;
-        const int in = (g > 0 || end - left + j >= shift) && 64 * g + j < left;
+        const int in = (g > 0 || end - left + j >= shift) && (64 * g + j < left);
         size = wf_u32(ks0[u]);
         size = in ? size : 0x3F800000u;
         low = size - 1u < low ? size - 1u : low;
@@ -158,7 +159,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel(const struct wf_words
 #pragma unroll
         for (int u = 0; u < 8; u++) {
         const int g = u / 2, j = u % 2, e = begin + 64 * g + lane * 2 + j - shift;
-        const int in = (g > 0 || e >= 0) && 64 * g + j < left, any = 64 * g < left, all = (g > 0 || e >= j) && 64 * g + 2 <= left;
+        const int in = (g > 0 || e >= 0) && (64 * g + j < left), any = 64 * g < left, all = (g > 0 || e >= j) && (64 * g + 2 <= left);
         const unsigned int c = (unsigned int)first + (unsigned int)e;
         const unsigned int c_0 = (unsigned int)c;
         const float kept0 = ks0[u];
@@ -178,7 +179,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel(const struct wf_words
 #pragma unroll
         for (int u = 0; u < 8; u++) {
         const int g = u / 2, j = u % 2, e = begin + 64 * g + lane * 2 + j - shift;
-        const int in = (g > 0 || e >= 0) && 64 * g + j < left, any = 64 * g < left, all = (g > 0 || e >= j) && 64 * g + 2 <= left;
+        const int in = (g > 0 || e >= 0) && (64 * g + j < left), any = 64 * g < left, all = (g > 0 || e >= j) && (64 * g + 2 <= left);
         const unsigned int c = (unsigned int)first + (unsigned int)e;
         const unsigned int c_0 = (unsigned int)c;
         const float kept0 = ks0[u];

@@ -1,5 +1,6 @@
 WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_0(const struct wf_words_18 a)
 {
+    WF_BEGIN
     const long long rows = (long long)a.w[0], n = (long long)a.w[1];
     const long long blocks = (long long)a.w[2];
     const int lane = threadIdx.x % 32;
@@ -81,11 +82,12 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_0(const struct wf_wor
         }
         lo1 = (float)__shfl_sync(0xFFFFFFFFu, (float)lo1, 0, 32);
         if (active && lane == 0)
-            *(float *)((unsigned long long *)a.w[5] + ((0 * rows + r) * blocks + block)) = lo1;
+            *(float *)((unsigned long long *)a.w[5] + (0 * rows + r) * blocks + block) = lo1;
     }
 }
 WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_1(const struct wf_words_18 a)
 {
+    WF_BEGIN
     const long long rows = (long long)a.w[0], n = (long long)a.w[1];
     const long long blocks = (long long)a.w[2];
     const int lane = threadIdx.x % 32;

@@ -1,5 +1,6 @@
 WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel(const struct wf_words_19 a)
 {
+    WF_BEGIN
     const long long rows = (long long)a.w[0], n = (long long)a.w[1];
     WF_DYNAMIC(wf_dynamic)
     const int width = 16, lane = (int)(threadIdx.x & (unsigned int)(width - 1));
@@ -58,7 +59,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel(const struct wf_words
 #pragma unroll
         for (int u = 0; u < 16; u++) {
         const int g = u / 4, j = u % 4, e = begin + 64 * g + lane * 4 + j;
-        const int in = 64 * g + j < left, any = 64 * g < left, all = 64 * g + 4 <= left;
+        const int in = (64 * g + j < left), any = 64 * g < left, all = (64 * g + 4 <= left);
         const unsigned int c = (unsigned int)first + (unsigned int)e;
         const unsigned int c_0 = (unsigned int)c;
         if (any && j == 0)
@@ -67,7 +68,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel(const struct wf_words
 #pragma unroll
         for (int u = 0; u < 16; u++) {
         const int g = u / 4, j = u % 4, e = begin + 64 * g + lane * 4 + j;
-        const int in = 64 * g + j < left, any = 64 * g < left, all = 64 * g + 4 <= left;
+        const int in = (64 * g + j < left), any = 64 * g < left, all = (64 * g + 4 <= left);
         const unsigned int c = (unsigned int)first + (unsigned int)e;
         const unsigned int c_0 = (unsigned int)c;
         const unsigned short x0 = (unsigned short)(xs0[g].v[j / 2] >> j % 2 * 16);
@@ -166,7 +167,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel(const struct wf_words
 #pragma unroll
         for (int u = 0; u < 8; u++) {
         const int g = u / 4, j = u % 4, e = begin + 64 * g + lane * 4 + j;
-        const int in = 64 * g + j < left, any = 64 * g < left, all = 64 * g + 4 <= left;
+        const int in = (64 * g + j < left), any = 64 * g < left, all = (64 * g + 4 <= left);
         const unsigned int c = (unsigned int)first + (unsigned int)e;
         const unsigned int c_0 = (unsigned int)c;
         if (any && j == 0)
@@ -175,7 +176,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel(const struct wf_words
 #pragma unroll
         for (int u = 0; u < 8; u++) {
         const int g = u / 4, j = u % 4, e = begin + 64 * g + lane * 4 + j;
-        const int in = 64 * g + j < left, any = 64 * g < left, all = 64 * g + 4 <= left;
+        const int in = (64 * g + j < left), any = 64 * g < left, all = (64 * g + 4 <= left);
         const unsigned int c = (unsigned int)first + (unsigned int)e;
         const unsigned int c_0 = (unsigned int)c;
         const unsigned short x0 = (unsigned short)(xs0[g].v[j / 2] >> j % 2 * 16);
@@ -284,7 +285,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel(const struct wf_words
 #pragma unroll
         for (int u = 0; u < 8; u++) {
         const int g = u / 4, j = u % 4, e = begin + 64 * g + lane * 4 + j;
-        const int in = 64 * g + j < left, any = 64 * g < left, all = 64 * g + 4 <= left;
+        const int in = (64 * g + j < left), any = 64 * g < left, all = (64 * g + 4 <= left);
         const unsigned int c = (unsigned int)first + (unsigned int)e;
         const unsigned int c_0 = (unsigned int)c;
         if (any && j == 0)
@@ -295,7 +296,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel(const struct wf_words
         for (int u = 0; u < 8; u++) {
         unsigned int size;
         const int g = u / 4, j = u % 4;
-        const int in = 64 * g + j < left;
+        const int in = (64 * g + j < left);
         size = wf_u32(ks0[g].v[j]);
         size = in ? size : 0x3F800000u;
         low = size - 1u < low ? size - 1u : low;
@@ -305,7 +306,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel(const struct wf_words
 #pragma unroll
         for (int u = 0; u < 8; u++) {
         const int g = u / 4, j = u % 4, e = begin + 64 * g + lane * 4 + j;
-        const int in = 64 * g + j < left, any = 64 * g < left, all = 64 * g + 4 <= left;
+        const int in = (64 * g + j < left), any = 64 * g < left, all = (64 * g + 4 <= left);
         const unsigned int c = (unsigned int)first + (unsigned int)e;
         const unsigned int c_0 = (unsigned int)c;
         const float kept0 = ks0[g].v[j];
@@ -329,7 +330,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel(const struct wf_words
 #pragma unroll
         for (int u = 0; u < 8; u++) {
         const int g = u / 4, j = u % 4, e = begin + 64 * g + lane * 4 + j;
-        const int in = 64 * g + j < left, any = 64 * g < left, all = 64 * g + 4 <= left;
+        const int in = (64 * g + j < left), any = 64 * g < left, all = (64 * g + 4 <= left);
         const unsigned int c = (unsigned int)first + (unsigned int)e;
         const unsigned int c_0 = (unsigned int)c;
         const float kept0 = ks0[g].v[j];

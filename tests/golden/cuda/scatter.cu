@@ -6,6 +6,9 @@
 #define ADD0(x, y) ((C0)((x) + (y)))
 #define MUL0(x, y) ((C0)((x) * (y)))
 #define FMA0(x, y, z) fmaf(x, y, z)
+#define MIN0(x, y) wf_min_f32(x, y)
+#define MAX0(x, y) wf_max_f32(x, y)
+#define PAIR0 "f16x2"
 #define MASK0(x) LOAD0(x)
 #define WF_HUGE wf_f32(0x7F800000u)
 /* == common */
@@ -37,6 +40,7 @@ rest = up;                                                                      
 /* == scatter_add */
 WF_EXTERN __global__ void kernel(const struct wf_words_64 a)
 {
+WF_BEGIN
 const long long count = WORD(4), inner = WORD(5), extent = WORD(6);
 const int after = (int)WORD(10), before = (int)WORD(9);
 for (long long i = START; i < WORD(3) * inner; i += STEP) {

@@ -1,5 +1,6 @@
 WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_0(const struct wf_words_512 a)
 {
+    WF_BEGIN
     const long long rows = (long long)a.w[0];
     const long long blocks = (long long)a.w[2];
     const int lane = threadIdx.x % 32;
@@ -91,6 +92,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_0(const struct wf_wor
 }
 WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_1(const struct wf_words_512 a)
 {
+    WF_BEGIN
     const long long rows = (long long)a.w[0];
     const long long all = (long long)a.w[2];
     const int lane = threadIdx.x % 32;

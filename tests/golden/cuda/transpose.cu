@@ -6,6 +6,8 @@
 #define ADD0(x, y) ((C0)((unsigned long long)(x) + (unsigned long long)(y)))
 #define MUL0(x, y) ((C0)((unsigned long long)(x) * (unsigned long long)(y)))
 #define FMA0(x, y, z) ADD0(MUL0(x, y), z)
+#define MIN0(x, y) ((x) < (y) ? (x) : (y))
+#define MAX0(x, y) ((x) > (y) ? (x) : (y))
 #define MASK0(x) LOAD0(x)
 #ifndef WF_HAS_wf_load_i32
 #define WF_HAS_wf_load_i32
@@ -29,6 +31,8 @@ WF_DEVICE int wf_store_i32(int x)
 #define ADD1(x, y) ((C1)((unsigned long long)(x) + (unsigned long long)(y)))
 #define MUL1(x, y) ((C1)((unsigned long long)(x) * (unsigned long long)(y)))
 #define FMA1(x, y, z) ADD1(MUL1(x, y), z)
+#define MIN1(x, y) ((x) < (y) ? (x) : (y))
+#define MAX1(x, y) ((x) > (y) ? (x) : (y))
 #define MASK1(x) LOAD1(x)
 #define WF_HUGE wf_f32(0x7F800000u)
 /* == common */
@@ -45,6 +49,7 @@ atomicCAS(error, ~0ull, (unsigned long long)(at == -1 ? -2 : at));
 /* == transpose */
 WF_EXTERN __global__ void __launch_bounds__(256, 5) kernel(const struct wf_words_64 a)
 {
+WF_BEGIN
 enum { S = (int)sizeof(T0), W = (int)sizeof(T1), P = W / S, EACH = 128 / W, LINE = 32 * W, SECTOR = 32 / S };
 enum { PITCH = 33 * W, LINES = 8 * EACH / (32 * P) + 1, ALIKE = 8 * EACH / P };
 enum { HEIGHT = S == 1 ? 256 : 512 / S, SIDE = 8 * EACH / HEIGHT, WHOLE = HEIGHT / (32 * P) + 1 };
