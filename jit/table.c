@@ -201,6 +201,7 @@ static void add_side(const side *k, weft_table_side *out)
         out->flops += k->cost[i].flops;
         if (wf_plan_step_at(k->plan, i, &step)) {
             out->bytes += step.read_bytes + step.write_bytes;
+            out->fused_kernels += step.ops > 1;
         }
     }
     out->kernels += kernels;
@@ -208,7 +209,6 @@ static void add_side(const side *k, weft_table_side *out)
     out->call += k->mean_whole - k->mean_plan;
     out->whole += k->mean_whole;
     out->launches += k->info.steps;
-    out->fused_kernels += k->info.groups;
 }
 
 /* The text of t, never NULL; NULL: no memory. */

@@ -78,7 +78,8 @@ typedef struct weft_table_side {
     double launching; /* the rest of the plan's run */
     double call;      /* inputs checked, results given their memory */
     int64_t bytes, flops;
-    int launches, fused_kernels;
+    int launches,
+        fused_kernels; /* the second: launches that do more than one op; unfused there is none */
 } weft_table_side;
 /* What the machine does with so many bytes in all, in bytes a second: read only, half read and half written, written only. */
 typedef struct weft_table_speed {

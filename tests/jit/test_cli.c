@@ -223,6 +223,18 @@ Test(cli, profile, .init = setup, .fini = teardown)
     cr_assert_eq(flops, number(fused, "flops"));
     /* matmul 2 m n k, relu, sum */
     cr_assert_eq(flops, 2.0 * 64 * 5 * 3 + 64 * 5 + 64 * 4);
+    const char *unfused = strstr(text, "\"unfused\": ");
+    cr_assert(unfused && number(fused, "fused_kernels") >= 1);
+    cr_assert_eq(number(unfused, "fused_kernels"), 0);
+    cr_assert_eq(number(unfused, "launches"), 3);
+    cr_assert_eq(number(unfused, "flops"), flops);
+    /* x, w and the product; that and its relu; that and the sums */
+    cr_assert_eq(number(unfused, "bytes"),
+                 4.0 * (64 * 3 + 3 * 5 + 64 * 5 + 64 * 5 * 2 + 64 * 5 + 64));
+    cr_assert_geq(number(unfused, "bytes"), bytes);
+    cr_assert_float_eq(number(unfused, "kernels_ms") + number(unfused, "launching_ms") +
+                           number(unfused, "call_ms"),
+                       number(unfused, "ms"), 3e-6);
 }
 
 Test(cli, a_timeline, .init = setup, .fini = teardown)

@@ -38,6 +38,7 @@ static void check_sums(const weft_table *t)
     if (all.compared) {
         cr_assert_float_eq(unfused + all.unfused_elsewhere, all.unfused.kernels, 1e-12);
         cr_assert_geq(all.unfused.launches, all.fused.launches);
+        cr_assert_eq(all.unfused.fused_kernels, 0);
     }
     cr_assert(all.threads >= 1 && all.f32_flops > 0 && all.f64_flops > 0 && all.n_speeds >= 2);
     cr_assert_not(weft_table_at(t, n, &r) || weft_table_at(t, -1, &r) || weft_table_at(t, 0, NULL));
@@ -63,7 +64,7 @@ Test(table, of_a_graph)
     weft_table_get_total(t, &all);
     cr_assert(strcmp(all.name, "pointwise") == 0 && all.runs == 5 && all.fastest == 1);
     cr_assert(all.rows == 1 && all.ops == 3 && all.unfused.launches == 3 &&
-              weft_table_at(t, 0, &r));
+              all.fused.fused_kernels == 1 && weft_table_at(t, 0, &r));
     /* by hand: two operands and a result; three passes of which two have two operands */
     cr_assert(r.read_bytes == 2 * 4096 * 4 && r.write_bytes == 4096 * 4 && r.flops == 3 * 4096);
     cr_assert_eq(r.unfused_bytes, (3 + 3 + 2) * 4096 * 4);
