@@ -54,6 +54,8 @@ int main(void)
 {
     weft_tensor x = weft_randn(weft_shape(1000, 1024), WEFT_F32), eager, traced;
     layer l = {weft_randn(weft_shape(1024), WEFT_F32), weft_randn(weft_shape(1024), WEFT_F32), 1.5};
+    weft_set_name(l.scale, "scale"); /* as the compiler's texts name them */
+    weft_set_name(l.shift, "shift");
     weft_jit *j = weft_jit_trace(forward, &l, .name = "forward", .synchronous = true);
     forward(&l, &x, 1, &eager, 1);
     if (weft_jit_call(j, &x, 1, &traced, 1) != WEFT_OK ||

@@ -72,6 +72,15 @@ weft_graph *wf_graph_new(const char *op, wf_fn *fn, int n_inputs, int n_outputs)
     return g;
 }
 
+void wf_graph_note_names(weft_graph *g)
+{
+    for (int i = 0; i < g->n_inputs + g->n_weights; i++) {
+        const wf_val v = g->fn->inputs[i];
+        const char *site = g->fn->locs[wf_fn_at(g->fn, v)->loc];
+        wf_fn_name_input(g->fn, v, g->names[i], strlen(g->names[i]), site);
+    }
+}
+
 static void drop_plan(const weft_graph *g, wf_graph_plan *p)
 {
     if (!p) {

@@ -42,6 +42,8 @@ struct weft_graph {
 /* Takes over fn (also on failure, when it returns NULL with an error of op recorded); names are copied later by
  * the caller into the array this allocates. */
 weft_graph *wf_graph_new(const char *op, wf_fn *fn, int n_inputs, int n_outputs);
+/* The names are in the array: the text of the function shows them at its inputs. */
+void wf_graph_note_names(weft_graph *g);
 
 /* Type and extents of x, a scalar too; false: it is not alive. */
 bool wf_graph_type_of(wf_ctx *c, weft_tensor x, wf_type *t);

@@ -234,7 +234,12 @@ static int map_ins(mapper *m, wf_fn *out, wf_why *why)
         rc = map_type(m, &t, why);
         m->plain = false;
         rc = rc ? rc : check_input(m, &t, why);
-        return rc ? rc : wf_fn_input(out, &t) ? 0 : wf_fail(why, WEFT_ENOMEM, "out of memory");
+        const wf_val v = rc ? 0 : wf_fn_input(out, &t);
+        const char *name = wf_fn_input_name(f, i->attr);
+        if (v && (name || i->loc)) {
+            wf_fn_name_input(out, v, name, name ? strlen(name) : 0, f->locs[i->loc]);
+        }
+        return rc ? rc : v ? 0 : wf_fail(why, WEFT_ENOMEM, "out of memory");
     }
     if (wf_op_is_weak(i->op)) {
         wf_val v = i->op == WF_OP_SCALAR

@@ -928,6 +928,7 @@ static weft_graph *finish(const weft_graph_args *a, int n_out, recording *r)
         weft_graph_free(g);
         return NULL;
     }
+    wf_graph_note_names(g);
     return g;
 }
 

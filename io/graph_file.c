@@ -46,7 +46,7 @@ weft_status weft_graph_save(const weft_graph *g, const char *path)
         return WEFT_EINVALID;
     }
     int w = g->n_inputs + g->n_weights;
-    char *text = wf_fn_text(g->fn), *inputs = join(g, 0, g->n_inputs);
+    char *text = wf_fn_text_bare(g->fn), *inputs = join(g, 0, g->n_inputs);
     char *weights = join(g, g->n_inputs, g->n_weights), *outputs = join(g, w, g->n_outputs);
     weft_named_tensor *t = wf_calloc((size_t)g->n_weights + 1, sizeof *t);
     weft_status s = WEFT_ENOMEM;
@@ -227,7 +227,11 @@ static weft_graph *read_graph(const char *source, const weft_safetensors *f)
     wrong = wrong ? wrong : check_distinct(g->names + n_in + n_weights, n_out);
     wrong = wrong ? wrong : check_symbols(g);
     wrong = wrong ? wrong : take_weights(g, f);
-    return wrong ? reject(g, source, wrong) : g;
+    if (wrong) {
+        return reject(g, source, wrong);
+    }
+    wf_graph_note_names(g);
+    return g;
 }
 
 static weft_graph *load(const char *source, weft_safetensors *f)

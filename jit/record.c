@@ -92,7 +92,9 @@ static void stamp(wf_recorder *r, const wf_storage *st, const char *site)
         if (i->op >= WF_OP_RESULT && i->loc) {
             break;
         }
-        i->loc = i->op >= WF_OP_RESULT ? loc : 0;
+        if (i->op >= WF_OP_RESULT) { /* an input has the site of its tensor */
+            i->loc = loc;
+        }
     }
     if (st && st->value && !f->ins[st->value - 1].loc) {
         f->ins[st->value - 1].loc = loc;
@@ -171,6 +173,16 @@ static bool shares_import(const wf_trace *t, const wf_storage *st, bool written_
     return false;
 }
 
+/* Where the recording will be seen as text: what the tensor that input v stands for was. */
+static void note_input(wf_trace *t, const wf_slot *s, wf_val v)
+{
+    char *name = t->noted ? wf_meta_name(s->meta) : NULL;
+    if (t->noted) {
+        wf_fn_name_input(t->fn, v, name, name ? strlen(name) : 0, s->site);
+    }
+    wf_mfree(name);
+}
+
 static int capture(wf_trace *t, wf_slot *s, uint32_t *place, wf_outer **out, wf_why *why)
 {
     wf_type type;
@@ -205,6 +217,7 @@ static int capture(wf_trace *t, wf_slot *s, uint32_t *place, wf_outer **out, wf_
         weft_free(o->handle);
         return no_memory(why);
     }
+    note_input(t, s, o->value);
     wf_storage_hold(st);
     t->wrapped += is_import(st);
     *out = o;

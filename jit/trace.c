@@ -9,6 +9,7 @@
 
 #include "eager/alloc.h"
 #include "eager/device.h"
+#include "jit/passes/pass.h"
 #include "jit/trace.h"
 #include "weft/ops_array.h"
 
@@ -56,6 +57,7 @@ int wf_trace_reopen(wf_trace *t, const wf_trace_owner *owner)
     t->address = t->address ? t->address : UINT64_C(1) << FIRST_ADDRESS_BIT;
     t->depth = t->floor = 1;
     t->refused.code = 0;
+    t->noted = wf_pass_is_watched();
     t->peeked = NULL;
     t->backwards = c->backwards;
     t->commits = 0;

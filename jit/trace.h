@@ -134,6 +134,7 @@ struct wf_trace {
     uint32_t wrapped, written; /* outer storages on imported memory; written ones */
     wf_why refused;            /* the first read or write that was refused; code 0: none */
     uint64_t refusal;          /* the number that its error has */
+    bool noted;                /* names and sites of inputs are kept, for who reads the text */
     const char *peeked;        /* what read a tensor from outside without a break, or NULL */
     wf_follow follow;
     const void *

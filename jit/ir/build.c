@@ -377,7 +377,11 @@ static int copy_leaf(wf_build *b, const wf_fn *from, uint32_t k, wf_val *map)
     const wf_ins *i = &from->ins[k];
     wf_val origin = wf_fn_origin(from, k + 1);
     if (i->op == WF_OP_INPUT) {
+        const char *name = wf_fn_input_name(from, i->attr);
         map[k + 1] = wf_build_input(b, &from->types[i->type], origin);
+        if (map[k + 1] && (name || i->loc)) {
+            wf_fn_name_input(b->f, map[k + 1], name, name ? strlen(name) : 0, from->locs[i->loc]);
+        }
     } else if (i->op == WF_OP_SCALAR) {
         map[k + 1] = wf_build_scalar(b, from->slot_kind[i->attr], from->slots[i->attr], origin);
     } else if (i->op == WF_OP_CONST) {

@@ -119,7 +119,7 @@ void wf_fn_clear(wf_fn *f)
     f->origin = NULL;
     f->caporigin = 0;
     f->n = f->ntypes = f->nlists = f->nsymbols = f->ninputs = f->nslots = f->noutputs = 0;
-    f->ncalls = 0;
+    f->ncalls = f->nnames = 0;
     f->nattrs = f->nlocs = 1;
 }
 
@@ -140,6 +140,7 @@ void wf_fn_free(wf_fn *f)
     free(f->lists);
     free(f->locs);
     free(f->calls);
+    free(f->names);
     free(f->symbols);
     free(f->inputs);
     free(f->slots);
@@ -361,6 +362,28 @@ wf_val wf_fn_input(wf_fn *f, const wf_type *t)
         return 0;
     }
     return v;
+}
+
+void wf_fn_name_input(wf_fn *f, wf_val v, const char *name, size_t n, const char *site)
+{
+    wf_ins *i = &f->ins[v - 1];
+    const uint32_t k = i->attr, more = k < f->nnames ? 0 : k + 1 - f->nnames;
+    i->loc = wf_fn_intern_loc(f, site);
+    char *own = n ? (char *)reserve_words(f, n / sizeof(int64_t) + 1) : NULL;
+    if (!own || wf_grow(&f->names, f->nnames, more, &f->capnames, sizeof *f->names)) {
+        return;
+    }
+    while (f->nnames <= k) {
+        f->names[f->nnames++] = NULL;
+    }
+    memcpy(own, name, n);
+    own[n] = '\0';
+    f->names[k] = own;
+}
+
+const char *wf_fn_input_name(const wf_fn *f, uint32_t k)
+{
+    return k < f->nnames ? f->names[k] : NULL;
 }
 
 static wf_val push_number(wf_fn *f, wf_op op, int kind, uint64_t bits)

@@ -130,6 +130,9 @@ struct wf_fn {
     uint32_t nlocs, caplocs;
     wf_called_as *calls; /* few; not part of identity */
     uint32_t ncalls, capcalls;
+    const char *
+        *names; /* of tensors that inputs were, by argument; NULL: none; not part of identity */
+    uint32_t nnames, capnames;
     char (*symbols)[32];
     uint32_t nsymbols;
     wf_range range[WF_MAX_SYMBOLS]; /* of symbol k */
@@ -153,6 +156,10 @@ void wf_fn_clear(wf_fn *f);
 
 /* Appends an argument of a type. 0: no memory. */
 wf_val wf_fn_input(wf_fn *f, const wf_type *t);
+/* Input v was a tensor of that name (n bytes, without 0; none: n is 0), made at site (NULL: unknown); without memory it is not noted. */
+void wf_fn_name_input(wf_fn *f, wf_val v, const char *name, size_t n, const char *site);
+/* The name of the tensor that argument k was, or NULL. */
+const char *wf_fn_input_name(const wf_fn *f, uint32_t k);
 /* Appends a scalar slot (0-d; bool, i64 or f64). bits: the pattern of the double of kind 2, of the int64
  * of the others, so that every value is exact. 0: no memory. */
 wf_val wf_fn_scalar(wf_fn *f, int kind, uint64_t bits);
@@ -265,8 +272,9 @@ int wf_fn_print(const wf_fn *f, FILE *out);
 /* The same with what note writes behind the instruction of each value: a remark, " ; ..." to the end of the line. */
 typedef void (*wf_note_fn)(void *user, wf_val v, FILE *out);
 int wf_fn_print_noted(const wf_fn *f, FILE *out, wf_note_fn note, void *user);
-/* malloc'd text (free it), NULL: no memory. */
+/* malloc'd text (free it), NULL: no memory. bare: without what inputs were, for files that have it beside the text. */
 char *wf_fn_text(const wf_fn *f);
+char *wf_fn_text_bare(const wf_fn *f);
 /* NULL with why filled (line number and what was expected) on malformed text or a function that does
  * not verify. Nothing in the text is trusted. */
 wf_fn *wf_fn_parse(const char *text, size_t len, wf_why *why);

@@ -2,7 +2,7 @@
  * jit/ir/ir_text.c -- the text form: print and parse.
  *
  *   fn step symbols(batch, 3<=seq<=64, seq%4==0) {
- *     %1 = input f32[batch,784]
+ *     %1 = input f32[batch,784]      (of a tensor that has a name: input f32[batch,784] "images" at "FILE:LINE")
  *     %2 = scalar f64 0x1p-1         (const f64 0x1p-1: a number of the compiler's own)
  *     %3 = mul f32[batch,784] %1, %2
  *     %4 = max f32[batch,1] %3 ints(1) flags(1)
@@ -14,7 +14,8 @@
  * every size is a multiple of (n%4==0, behind its range, if it has one) or a remainder more (n%4==1). An extent is an integer, a symbol, or of a symbol: 2*batch,
  * batch-1, 3*batch+2, and where multiples are known a quotient: seq/4, 3*seq/2+1, rounded down. Attributes are ints(...), dyn(...) (extents), flt(...) as hexadecimal floats, dtype(...), flags(...); of(row,k) names the row and
  * the operand of a vjp; called "NAME" says what the program called that an index row is part of; at "FILE:LINE" says where (no folders). Result k > 0 of an op is
- * `%n = result TYPE %op #k` on the lines that follow it.
+ * `%n = result TYPE %op #k` on the lines that follow it. An input's name is any text in quotes: a quote, a backslash and control
+ * characters are \xHH in it, so that no name ends its line or reaches a terminal.
  *
  * Invariants: parse(print(f)) equals f; the parser trusts nothing, allocates in proportion to the text
  * and verifies every instruction by appending it through the builder.
@@ -171,8 +172,22 @@ static void print_site(const char *site, FILE *out)
     }
 }
 
+static void print_name(const char *name, FILE *out)
+{
+    fputs(" \"", out);
+    for (const char *s = name; *s; s++) {
+        const unsigned char c = (unsigned char)*s;
+        if (c < ' ' || c == 0x7F || c == '"' || c == '\\') {
+            fprintf(out, "\\x%02x", c);
+        } else {
+            fputc(c, out);
+        }
+    }
+    fputc('"', out);
+}
+
 /* Without the end of the line. */
-static void print_ins(const wf_fn *f, uint32_t k, FILE *out)
+static void print_ins(const wf_fn *f, uint32_t k, bool bare, FILE *out)
 {
     const wf_ins *i = &f->ins[k];
     const wf_val *src = wf_ins_src(f, i);
@@ -201,6 +216,12 @@ static void print_ins(const wf_fn *f, uint32_t k, FILE *out)
     if (i->flags & WF_INS_JOINED) {
         fputs(" joined", out);
     }
+    if (i->op == WF_OP_INPUT && bare) {
+        return;
+    }
+    if (i->op == WF_OP_INPUT && wf_fn_input_name(f, i->attr)) {
+        print_name(wf_fn_input_name(f, i->attr), out);
+    }
     const char *called = wf_fn_call_name(f, k);
     if (called != wf_rows[i->op].name) {
         fprintf(out, " called \"%s\"", called);
@@ -208,7 +229,7 @@ static void print_ins(const wf_fn *f, uint32_t k, FILE *out)
     print_site(i->loc && i->op != WF_OP_RESULT ? f->locs[i->loc] : NULL, out);
 }
 
-int wf_fn_print_noted(const wf_fn *f, FILE *out, wf_note_fn note, void *user)
+static int print_fn(const wf_fn *f, FILE *out, bool bare, wf_note_fn note, void *user)
 {
     fprintf(out, "fn %s", f->name);
     for (uint32_t k = 0; k < f->nsymbols; k++) {
@@ -218,7 +239,7 @@ int wf_fn_print_noted(const wf_fn *f, FILE *out, wf_note_fn note, void *user)
     }
     fputs(f->nsymbols ? ") {\n" : " {\n", out);
     for (uint32_t k = 0; k < f->n; k++) {
-        print_ins(f, k, out);
+        print_ins(f, k, bare, out);
         if (note) {
             note(user, k + 1, out);
         }
@@ -232,12 +253,17 @@ int wf_fn_print_noted(const wf_fn *f, FILE *out, wf_note_fn note, void *user)
     return ferror(out) ? WEFT_EIO : 0;
 }
 
-int wf_fn_print(const wf_fn *f, FILE *out)
+int wf_fn_print_noted(const wf_fn *f, FILE *out, wf_note_fn note, void *user)
 {
-    return wf_fn_print_noted(f, out, NULL, NULL);
+    return print_fn(f, out, false, note, user);
 }
 
-char *wf_fn_text(const wf_fn *f)
+int wf_fn_print(const wf_fn *f, FILE *out)
+{
+    return print_fn(f, out, false, NULL, NULL);
+}
+
+static char *text_of(const wf_fn *f, bool bare)
 {
     char *text = NULL;
     size_t size = 0;
@@ -245,12 +271,22 @@ char *wf_fn_text(const wf_fn *f)
     if (!out) {
         return NULL;
     }
-    int rc = wf_fn_print(f, out);
+    int rc = print_fn(f, out, bare, NULL, NULL);
     if (fclose(out) != 0 || rc) {
         free(text);
         return NULL;
     }
     return text;
+}
+
+char *wf_fn_text(const wf_fn *f)
+{
+    return text_of(f, false);
+}
+
+char *wf_fn_text_bare(const wf_fn *f)
+{
+    return text_of(f, true);
 }
 
 /* -- parse -------------------------------------------------------------------------------------------- */
@@ -530,6 +566,52 @@ static bool parse_site(parser *s, const char **site)
     return true;
 }
 
+/* -1: no digit. */
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* A name behind its opening quote, where \xHH is a byte; *out is to be freed, whatever is returned. */
+static bool parse_name(parser *s, char **out, size_t *n)
+{
+    const char *end = memchr(s->p, '"', (size_t)(s->end - s->p));
+    bool ok = end && end > s->p;
+    if (ok && !(*out = malloc((size_t)(end - s->p)))) {
+        return fail(s, "memory");
+    }
+    while (ok && s->p < end) {
+        int c = (unsigned char)*s->p++;
+        ok = c >= ' ' && c != 0x7F;
+        if (c == '\\') {
+            const int high = end - s->p >= 3 && *s->p == 'x' ? hex_digit(s->p[1]) : -1,
+                      low = high < 0 ? -1 : hex_digit(s->p[2]);
+            c = high * 16 + low;
+            ok = low >= 0 && c != 0;
+            s->p += ok ? 3 : 0;
+        }
+        (*out)[(*n)++] = (char)c;
+    }
+    s->p += ok;
+    return ok ||
+           fail(s, "a name in quotes, in it \\xHH for a quote, a backslash, a control character");
+}
+
+/* What the tensor was that input v stands for: its name, its site. */
+static bool parse_origin(parser *s, wf_val v)
+{
+    const char *site = NULL;
+    char *name = NULL;
+    size_t n = 0;
+    const bool ok = (!accept(s, "\"") || parse_name(s, &name, &n)) &&
+                    (!accept(s, "at") || parse_site(s, &site));
+    if (ok && (n || site)) {
+        wf_fn_name_input(s->f, v, name, n, site);
+    }
+    free(name);
+    return ok;
+}
+
 static bool parse_attrs(parser *s, lists *l, uint8_t *ins_flags)
 {
     memset(&l->attr, 0, sizeof l->attr);
@@ -675,8 +757,8 @@ static bool parse_ins(parser *s, wf_val *pending)
         return parse_slot(s, number ? WF_OP_CONST : WF_OP_SCALAR, wf_dtype_kind(dt));
     }
     if (accept(s, "input")) {
-        return (!is_result && parse_type(s, &t) && (wf_fn_input(s->f, &t) || fail(s, "memory"))) ||
-               fail(s, "an input");
+        const wf_val v = !is_result && parse_type(s, &t) ? wf_fn_input(s->f, &t) : 0;
+        return (v && parse_origin(s, v)) || fail(s, "an input");
     }
     if (accept(s, "result")) {
         wf_val v;

@@ -117,6 +117,11 @@ static const char *dump_of(const wf_pass_opts *o)
     return o->dump ? o->dump : wf_env()->WEFT_DUMP;
 }
 
+bool wf_pass_is_watched(void)
+{
+    return *wf_env()->WEFT_DUMP || wf_env_debug(WF_DEBUG_IR);
+}
+
 /* Writes f as the `step`-th file of function number `number`, or to stderr if that was asked for. A dump
  * that cannot be written is no error of the program. */
 static void dump(const wf_pass_opts *o, const wf_fn *f, unsigned number, int step, const char *pass)

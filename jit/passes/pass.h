@@ -87,6 +87,9 @@ typedef struct wf_pass {
     uint32_t *fired; /* WEFT_STATS=fold: counts of rules, and of merges behind them; or NULL */
 } wf_pass;
 
+/* Are functions written out somewhere: WEFT_DUMP, or WEFT_DEBUG from 5 on? */
+bool wf_pass_is_watched(void);
+
 /* May one more rewrite be made? Counts it. what: its name (rules count in opts->hits). */
 bool wf_pass_may(void *pass, const char *what);
 

@@ -140,6 +140,7 @@ Test(debug, a_folder_has_every_stage_and_a_page)
         weft_jit *j = weft_jit_trace(foldable, NULL, .name = "../<i>&name"),
                  *k = weft_jit_trace(chain, NULL, .name = "chain");
         const weft_tensor x = weft_ones(weft_shape(20, 30), WEFT_F32);
+        weft_set_name(x, "<photo>\n");
         weft_tensor y;
         const int rc = weft_jit_call(j, &x, 1, &y, 1) || weft_jit_call(k, &x, 1, &y, 1);
         weft_jit_free(j);
@@ -148,13 +149,15 @@ Test(debug, a_folder_has_every_stage_and_a_page)
     }
     test_wait(child);
     holds(folder, "0000-_.__i__name-0-recorded.wir", "neg f32[20,30]");
-    holds(folder, "0001-chain-1-fold.wir", "fn chain {");
+    holds(folder, "0001-chain-1-fold.wir",
+          "fn chain {\n  %1 = input f32[20,30] \"<photo>\\x0a\" at \"test_debug.c:");
     holds(folder, "0001-chain-plan.txt", "step 0 map: %2 mul, %4 add, %5 gelu");
     holds(folder, "0001-chain-plan.dot", "digraph plan {\n");
     holds(folder, "0001-chain-plan.dot", "s0 -> s1 [label=\"%5\"];");
     char *page = whole(folder, "index.html");
     static const char *const parts[] = {"<!DOCTYPE html>",
                                         "<h2>0000 ../&lt;i&gt;&amp;name</h2>",
+                                        "input f32[20,30] &quot;&lt;photo&gt;\\x0a&quot; at",
                                         "fold: 6 to 4 instructions, 2 rewrites",
                                         "rules that fired: NEG_NEG 1 merge 1",
                                         "<a href=\"0001-chain-plan.dot\">",

@@ -50,7 +50,7 @@ static const char sample[] =
     "  %5 = sort f32[batch,seq,4] %3 ints(2)\n"
     "  %6 = result i64[batch,seq,4] %5 #1\n"
     "  %7 = expand f32[batch,seq,4] %4 dyn(batch,seq,4)\n"
-    "  %8 = input f32[4]\n"
+    "  %8 = input f32[4] \"norm.\\x5cscale\" at \"m.c:3\"\n"
     "  %9 = layer_norm f32[batch,seq,4] %7, %8, _ ints(1) flt(0x1.4f8b588e368f1p-17)\n"
     "  %10 = result f32[batch,seq] %9 #1\n"
     "  %11 = result f32[batch,seq] %9 #2\n"
@@ -107,6 +107,61 @@ Test(ir, scalar_slots_are_exact)
     cr_assert_null(parse("fn f {\n  %1 = scalar bool 2\n  return %1\n}", &why));
     cr_assert_null(parse("fn f {\n  %1 = scalar i64 0.5\n  return %1\n}", &why));
     cr_assert_null(parse("fn f {\n  %1 = scalar i64 9223372036854775808\n  return %1\n}", &why));
+}
+
+/* What an input was, whatever its name holds, and the text without it. */
+Test(ir, names_of_inputs_print_and_parse)
+{
+    static const char text[] =
+        "fn f {\n"
+        "  %1 = input f32[2] \"layers.0.weight\" at \"model.c:12\"\n"
+        "  %2 = input f32[2]\n"
+        "  %3 = input f32[2] at \"model.c:14\"\n"
+        "  %4 = input f32[2] \"\\x22 at \\x5cx22; \\x0a\\x1b[2J\\x7f \xce\xb1\"\n"
+        "  %5 = add f32[2] %1, %4 at \"model.c:15\"\n"
+        "  return %5\n"
+        "}\n";
+    static const char *const refused[] = {
+        "\"",          "\"open",   "\"\"",          "\"a\nb\"",    "\"a\tb\"",
+        "\"\\n\"",     "\"\\x0\"", "\"\\x00\"",     "\"\\xZZ\"",   "\"\\\"",
+        "\"a\" \"b\"", "\"a\" at", "\"a\" at \"\"", "\"a\" nograd"};
+    wf_why why = {0};
+    wf_fn *f = wf_fn_new("f");
+    const wf_type two = {.dtype = WEFT_F32, .rank = 1, .dims = {2}};
+    static const char hostile[] = "\" at \\x22; \n\x1b[2J\x7f \xce\xb1";
+    wf_val in[4], ends[2];
+    for (int i = 0; i < 4; i++) {
+        in[i] = wf_fn_input(f, &two);
+    }
+    wf_fn_name_input(f, in[3], hostile, sizeof hostile - 1, NULL);
+    wf_fn_name_input(f, in[0], "layers.0.weight and more", 15, "src/of/model.c:12");
+    wf_fn_name_input(f, in[2], "", 0, "model.c:14");
+    ends[0] = in[0], ends[1] = in[3];
+    cr_assert_eq(wf_fn_append(f, WF_OP_ADD, NULL, 2, ends, &in[1], "model.c:15", &why), 0);
+    wf_fn_output(f, in[1]);
+    char *printed = wf_fn_text(f), *bare = wf_fn_text_bare(f);
+    cr_expect_str_eq(printed, text);
+    cr_expect(!strstr(bare, "layers") && !strstr(bare, "model.c:12") &&
+                  strstr(bare, "model.c:15") && strstr(bare, "input f32[2]\n"),
+              "%s", bare);
+    wf_fn *g = wf_fn_parse(printed, strlen(printed), &why);
+    cr_assert(g && wf_fn_equal(f, g), "%s", why.rule);
+    cr_expect_str_eq(wf_fn_input_name(g, 3), hostile);
+    cr_expect_null(wf_fn_input_name(g, 1));
+    cr_expect_null(wf_fn_input_name(g, 4));
+    round_trip(f);
+    wf_fn_clear(f);
+    cr_expect(wf_fn_input(f, &two) && !wf_fn_input_name(f, 0));
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        char damaged[128];
+        snprintf(damaged, sizeof damaged, "fn f {\n  %%1 = input f32[2] %s\n  return %%1\n}\n",
+                 refused[i]);
+        cr_expect_null(parse(damaged, &why), "%s", damaged);
+    }
+    free(printed);
+    free(bare);
+    wf_fn_free(f);
+    wf_fn_free(g);
 }
 
 Test(ir, what_was_called_prints_and_parses)
