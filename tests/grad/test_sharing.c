@@ -220,7 +220,10 @@ Test(sharing, the_leak_report_names_gradients)
 {
     char text[400] = "";
     FILE *f = fmemopen(text, sizeof text, "w");
-    weft_tensor x = weft_keep(leaf(2));
+    weft_tensor x = weft_keep(weft_ones(weft_shape(3), WEFT_F32));
+    const int line = __LINE__ - 1;
+    char made[64];
+    weft_requires_grad_(x, true);
     weft_set_name(x, "weight");
     differentiable_gradient(x);
     int64_t nodes = weft_tape_nodes();
@@ -229,6 +232,8 @@ Test(sharing, the_leak_report_names_gradients)
     cr_assert(strstr(text, "'weight'") && strstr(text, "gradient") && strstr(text, "recorded") &&
                   strstr(text, "weft_set_grad"),
               "%s", text);
+    snprintf(made, sizeof made, "test_sharing.c:%d", line);
+    cr_assert(strstr(text, made), "no %s in %s", made, text);
     cr_assert_eq(weft_set_grad(x, WEFT_NONE), WEFT_OK); /* the way out */
     cr_assert_eq(weft_leak_report(NULL), 1);
     cr_assert(weft_tape_nodes() <= 1 && nodes > 4, "%lld nodes", (long long)weft_tape_nodes());

@@ -15,6 +15,7 @@
 
 #include "jit/diskcache.h"
 #include "tests/jit/kernel_support.h"
+#include "weft/weft.h"
 
 static char root[64];
 
@@ -263,6 +264,62 @@ Test(diskcache, a_second_time_compiles_nothing)
     cr_assert_eq(s.compiled, N);
     cr_assert_eq(s.loaded, N);
     cr_assert_eq(s.failed, 0);
+    drop_root();
+}
+
+static weft_status layers(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    weft_tensor h = weft_gelu(weft_add(weft_mul(in[0], in[0]), weft_f(2)));
+    out[0] = weft_sum(weft_square(weft_sub(h, weft_mean(h, .axes = weft_axes(1), .keepdim = true))),
+                      .axes = weft_axes(0));
+    return weft_error_status(out[0]);
+}
+
+/* What a process that runs a traced function under WEFT_ISA=isa compiles, and what it loads. */
+static void kernels_of_a_process(const char *isa, int *compiled, int *loaded)
+{
+    int ends[2], status;
+    wf_jitk_stats s;
+    cr_assert_eq(pipe(ends), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        setenv("WEFT_ISA", isa, 1);
+        weft_jit *j = weft_jit_trace(layers, NULL, .synchronous = true);
+        weft_tensor x = weft_ones(weft_shape(70, 90), WEFT_F32), y;
+        int rc = (int)weft_jit_call(j, &x, 1, &y, 1);
+        weft_jit_free(j);
+        wf_jitk_get_stats(&s);
+        rc = rc || s.failed || write(ends[1], &s, sizeof s) != (ssize_t)sizeof s;
+        _exit(rc);
+    }
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%s: %x", isa, (unsigned)status);
+    cr_assert_eq(read(ends[0], &s, sizeof s), (ssize_t)sizeof s);
+    close(ends[0]);
+    close(ends[1]);
+    *compiled = (int)s.compiled;
+    *loaded = (int)s.loaded;
+}
+
+/* A second process compiles nothing; one for another instruction set takes nothing of theirs, and has its own the next time. */
+Test(diskcache, processes_load_what_is_of_their_instruction_set)
+{
+    NEED_LLVM();
+    static const char *const isas[] = {"sse2", "avx2"};
+    int compiled[2], loaded[2];
+    make_root("8M");
+    for (int i = 0; i < 2; i++) {
+        for (int again = 0; again < 2; again++) {
+            kernels_of_a_process(isas[i], &compiled[again], &loaded[again]);
+        }
+        cr_expect(compiled[0] >= 2 && loaded[0] == 0, "%s: %d compiled, %d loaded", isas[i],
+                  compiled[0], loaded[0]);
+        cr_expect(compiled[1] == 0 && loaded[1] == compiled[0], "%s again: %d compiled, %d loaded",
+                  isas[i], compiled[1], loaded[1]);
+    }
+    kernels_of_a_process(isas[0], &compiled[0], &loaded[0]);
+    cr_expect(compiled[0] == 0 && loaded[0] >= 2, "%d compiled, %d loaded", compiled[0], loaded[0]);
     drop_root();
 }
 

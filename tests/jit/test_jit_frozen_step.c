@@ -188,6 +188,95 @@ Test(frozen_step, follows_rate_and_step)
     trains(ZERO_LAST, true, 2);
 }
 
+/* -- running statistics ----------------------------------------------------------------------------------------------------- */
+
+typedef struct net {
+    model k; /* its module and optimiser */
+    weft_nn_conv2d conv;
+    weft_nn_batch_norm2d norm;
+} net;
+
+static void net_open(net *n)
+{
+    weft_generator g = {6, 0};
+    *n = (net){.k.m = weft_module_new(&g)};
+    weft_nn_conv2d_init(&n->conv, n->k.m, "conv", 3, 4, 3, .padding = 1);
+    weft_nn_batch_norm2d_init(&n->norm, n->k.m, "norm", 4, .momentum = 0.3);
+    OK(weft_module_status(n->k.m));
+    n->k.optim = weft_sgd_new(n->k.m, 0.1, .momentum = 0.9);
+    cr_assert(n->k.optim != NULL, "%s", weft_last_error());
+}
+
+static weft_tensor net_forward(const net *n, weft_tensor x)
+{
+    weft_tensor y = weft_nn_batch_norm2d_forward(&n->norm, weft_nn_conv2d_forward(&n->conv, x));
+    return weft_mean(weft_square(weft_relu(y)));
+}
+
+FN(train_net)
+{
+    net *n = self;
+    n->k.runs++;
+    weft_tensor loss = net_forward(n, in[0]);
+    out[0] = weft_detach(loss);
+    weft_status s = weft_module_zero_grad(n->k.m);
+    s = s ? s : weft_backward(loss);
+    return s ? s : weft_optim_step(n->k.optim);
+}
+
+FN(evaluate_net)
+{
+    const net *n = self;
+    out[0] = net_forward(n, in[0]);
+    return weft_error_status(out[0]);
+}
+
+/* A convolution, its norm whose running statistics move and SGD: called, traced and frozen, and then evaluated with them. */
+static void running_statistics(bool frozen)
+{
+    enum { CALLS = 10 };
+    net a, b;
+    net_open(&a);
+    net_open(&b);
+    weft_jit *j = weft_jit_trace(train_net, &b, .frozen = frozen, .always_record = true,
+                                 .verify_every = -1),
+             *e = weft_jit_trace(evaluate_net, &b, .frozen = frozen, .always_record = true);
+    weft_tensor mean = weft_clone(a.norm.running_mean), var = weft_clone(a.norm.running_var);
+    for (int i = 0; i < 2 * CALLS; i++) {
+        weft_scope sc = weft_scope_begin();
+        weft_generator g = {(uint64_t)i, 0};
+        weft_tensor image = weft_randn(weft_shape(5, 3, 6, 7), .mean = 2, .generator = &g), x, y;
+        const bool trains = i < CALLS;
+        weft_module_train(a.k.m, trains);
+        weft_module_train(b.k.m, trains);
+        OK(trains ? train_net(&a, &image, 1, &x, 1) : evaluate_net(&a, &image, 1, &x, 1));
+        OK(weft_jit_call(trains ? j : e, &image, 1, &y, 1));
+        check_bits("loss", x, y);
+        check_models(&a.k, &b.k);
+        check_bits("running mean", a.norm.running_mean, b.norm.running_mean);
+        check_bits("running variance", a.norm.running_var, b.norm.running_var);
+        cr_assert_eq(weft_item_i64(b.norm.batches), trains ? i + 1 : CALLS);
+        weft_scope_end(sc);
+    }
+    cr_assert_gt(weft_item_f64(weft_max(weft_abs(weft_sub(b.norm.running_mean, mean)))), 0.05);
+    cr_assert_gt(weft_item_f64(weft_max(weft_abs(weft_sub(b.norm.running_var, var)))), 0.05);
+    const weft_jit_stats s = stats_of(j);
+    cr_assert_eq(s.breaks, 0);
+    cr_assert(frozen ? s.frozen >= CALLS - 3 && b.k.runs + (int)s.frozen == CALLS
+                     : b.k.runs == CALLS,
+              "%s", reasons(j));
+    weft_jit_free(j);
+    weft_jit_free(e);
+    model_close(&a.k);
+    model_close(&b.k);
+}
+
+Test(frozen_step, running_statistics_move)
+{
+    running_statistics(false);
+    running_statistics(true);
+}
+
 /* Of every rule: the numbers of a step that move with the step, and those of a group. */
 Test(frozen_step, every_optimiser_replays)
 {

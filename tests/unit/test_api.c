@@ -9,6 +9,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <time.h>
 
 #include "eager/alloc.h"
 #include "eager/tensor.h"
@@ -202,6 +204,51 @@ Test(api, blobs)
     }
     cr_assert_eq(deleted, 0);
     cr_assert(weft_ok(weft_from_blob(NULL, weft_shape(0, 5), WEFT_F32)));
+}
+
+/* The least CPU time of so many imports, in several tries. */
+static int64_t time_of_blobs(void *data, int64_t n)
+{
+    int64_t least = INT64_MAX;
+    for (int i = 0; i < 40; i++) {
+        struct timespec from, to;
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+        for (int k = 0; k < 100; k++) {
+            weft_free(weft_from_blob(data, weft_shape(n), WEFT_U8));
+        }
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+        const int64_t ns =
+            (to.tv_sec - from.tv_sec) * INT64_C(1000000000) + to.tv_nsec - from.tv_nsec;
+        least = ns < least ? ns : least;
+    }
+    return least;
+}
+
+/* Memory that must not even be read, and 64 GiB of it: an import touches none, takes no more and no longer than of a byte. */
+Test(api, blobs_cost_the_same_at_every_size)
+{
+    const size_t all = (size_t)1 << 36;
+    char *data = mmap(NULL, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (data == MAP_FAILED) {
+        cr_skip_test("no 64 GiB of addresses");
+    }
+    int64_t taken[2];
+    for (int i = 0; i < 2; i++) {
+        weft_memory_stats before, after;
+        weft_memory_get_stats(&before);
+        weft_tensor t = weft_from_blob(data, weft_shape(i ? (int64_t)all : 1), WEFT_U8);
+        weft_memory_get_stats(&after);
+        cr_assert_eq(weft_data(t), data);
+        cr_assert_eq(weft_nbytes(t), i ? (int64_t)all : 1);
+        taken[i] = after.live_bytes - before.live_bytes;
+        cr_assert_leq(after.allocations - before.allocations, 1);
+        weft_free(t);
+    }
+    cr_assert_eq(taken[0], taken[1]);
+    const int64_t small = time_of_blobs(data, 1), large = time_of_blobs(data, (int64_t)all);
+    cr_assert_lt(large, 3 * small, "%lld ns for 64 GiB, %lld for a byte", (long long)large,
+                 (long long)small);
+    munmap(data, all);
 }
 
 Test(api, reading)
