@@ -18,6 +18,7 @@
 #include "jit/kernels_impl.h"
 #include "jit/lower.h"
 #include "jit/passes/page.h"
+#include "jit/passes/pass.h"
 
 static int64_t now_ns(void)
 {
@@ -59,11 +60,14 @@ static int object_of(wf_jitk *k, const wf_target *target, const wf_kernel *kerne
     k->from_disk = wf_disk_get(identity->s, identity->n, object);
     if (k->from_disk && !wf_env_debug(WF_DEBUG_SOURCE) && !wf_dump_folder())
         return 0;
+    const int before = wf_work_enter(WF_TIMED_render);
     int status = wf_backend_cpu.render(kernel, target, &text, why);
+    (void)wf_work_enter(WF_TIMED_compile);
     if (status == 0)
         show(target, k->name, &text);
     if (status == 0 && !k->from_disk)
         status = wf_backend_cpu.compile(target, &text, object, why);
+    wf_work_leave(before);
     wf_text_free(&text);
     if (k->from_disk)
         return 0;
@@ -100,9 +104,14 @@ static int build(wf_jitk *k, wf_exe **exe, wf_why *why)
     wf_text identity = {0};
     wf_blob object = {0};
     uint64_t hash[2];
+    struct wf_stopwatch *caller = wf_work_aside();
+    int before = wf_work_enter(WF_TIMED_lower);
     int status = wf_lower(&k->program, k->one, &kernel, why);
-    if (status != 0)
+    wf_work_leave(before);
+    if (status != 0) {
+        wf_work_resume(caller, NULL);
         return status;
+    }
     wf_lower_identity(&kernel, &identity);
     snprintf(k->name, sizeof k->name, "%.50s__%08x", kernel.name, (unsigned)(k->hash >> 32));
     status = wf_backend_cpu.identify(&target, &identity, why);
@@ -115,10 +124,13 @@ static int build(wf_jitk *k, wf_exe **exe, wf_why *why)
         k->bytes += (int64_t)object.size;
         if (wf_env()->WEFT_GDB)
             wf_backend_cpu.debug();
+        before = wf_work_enter(WF_TIMED_load);
         status = wf_backend_cpu.load(&object, k->name, exe, why);
+        wf_work_leave(before);
         if (status == 0 && wf_env()->WEFT_PERF)
             tell_perf(k, *exe);
     }
+    wf_work_resume(caller, k->name);
     wf_blob_free(&object);
     wf_text_free(&identity);
     k->rows = status == 0 ? kernel.rows : NULL; /* a run asks what lies where */

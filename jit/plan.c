@@ -278,6 +278,7 @@ static int build(wf_planner *b)
     b->buffer_of = malloc((f->n + 1u) * sizeof *b->buffer_of);
     p->ninputs = f->ninputs;
     p->noutputs = f->noutputs;
+    int before = wf_work_enter(WF_TIMED_maps);
     int rc = b->live && b->buffer_of ? wf_pass_live(f, b->live) : WEFT_ENOMEM;
     rc = rc ? rc
             : wf_layout_init(&b->l, f, (b->opts->flags & WF_PLAN_DEVICE) != 0, !b->row_major,
@@ -291,13 +292,19 @@ static int build(wf_planner *b)
             rc = wf_fail(b->why, WEFT_EUNSUPPORTED, "output %u is a scalar slot", k);
         }
     }
+    (void)wf_work_enter(WF_TIMED_fuse);
     rc = rc ? rc : wf_fuse(&b->s, &b->l, b->live, fuse_flags(b), b->most, b->why);
     if (!rc && b->most == 0 && !(b->opts->flags & WF_PLAN_NO_FUSE)) {
+        (void)wf_work_enter(WF_TIMED_again);
         rc = wf_choose_again(&b->s, &b->l, b->opts->writes);
     }
+    (void)wf_work_enter(WF_TIMED_programs);
     rc = rc ? rc : wf_plan_lower(b);
+    (void)wf_work_enter(WF_TIMED_batch);
     rc = rc ? rc : wf_plan_batch(b);
+    (void)wf_work_enter(WF_TIMED_buffers);
     rc = rc ? rc : wf_plan_place(b);
+    (void)wf_work_enter(WF_TIMED_finish);
     rc = rc ? rc : check_peak(b);
     rc = rc ? rc : copy_outputs(p, f);
     rc = rc ? rc : find_edges(b);
@@ -317,6 +324,7 @@ static int build(wf_planner *b)
     for (uint32_t k = 0; k < f->n; k++) {
         p->info.ops += b->s.group_of && b->s.group_of[k] != WF_NO_GROUP;
     }
+    wf_work_leave(before);
     return rc;
 }
 
@@ -347,7 +355,9 @@ static wf_plan *try_build(const wf_fn *f, const wf_plan_opts *opts, attempt *t, 
     }
     if (!rc && wf_pass_verifies()) {
         wf_why fault = {0};
+        const int before = wf_work_enter(WF_TIMED_finish);
         rc = wf_plan_verify(b.p, f, opts, &fault);
+        wf_work_leave(before);
         rc = rc ? wf_fail(why, rc, "the plan of %s: %.180s", f->name, fault.rule) : 0;
     }
     if (rc && b.why->rule[0] == '\0') {
@@ -446,7 +456,10 @@ wf_plan *wf_plan_open_rows(wf_plan *p)
 {
     wf_why why = {0};
     wf_plan_opts o = {.flags = p->flags | WF_PLAN_ROWS, .writes = p->writes, .lanes = p->lanes};
+    const int before = wf_work_enter(WF_TIMED_rows);
     wf_plan *rows = build_one(p->fn, &o, &why);
+    wf_work_leave(before);
+    wf_work_tell(p->fn->name);
     if (rows && (rows->nlaunches >= p->nlaunches || is_fatter(rows, p))) {
         plan_free(rows);
         return NULL;
@@ -503,6 +516,7 @@ wf_plan *wf_plan_build(const wf_fn *recorded, const wf_plan_opts *opts, wf_why *
         o.flags = (o.flags & ~WF_PLAN_ROWS) | WF_PLAN_PLAIN;
     }
     wf_plan *p = build_plan(recorded, &o, why);
+    wf_work_tell(recorded->name);
     if (p && *wf_env()->WEFT_DUMP) {
         wf_plan_dump(p, recorded->name);
     }

@@ -427,6 +427,25 @@ static int place_few_apart(packing *p, int64_t limit)
     return rc;
 }
 
+/* Those that are to have memory of their own have it; the others lie in one arena. */
+static int place_alone(packing *p, uint32_t alone)
+{
+    wf_arena_block **order = malloc((p->n + 1u) * sizeof *order),
+                   *rest = malloc((p->n + 1u) * sizeof *rest);
+    int rc = order && rest ? 0 : WEFT_ENOMEM;
+    uint32_t first = 0, behind = alone;
+    for (uint32_t i = 0; i < p->n && !rc; i++) {
+        order[p->v[i].alone ? first++ : behind++] = &p->v[i];
+    }
+    if (!rc) {
+        rc = place_apart(p, order, alone, rest);
+        measure(p);
+    }
+    free(order);
+    free(rest);
+    return rc;
+}
+
 static int by_bin_size(const void *a, const void *b)
 {
     const wf_bin *x = a, *y = b;
@@ -442,14 +461,16 @@ int wf_arena_place(wf_arena_block *v, uint32_t n, wf_bin *bin, uint32_t nbins, u
         return WEFT_ENOMEM;
     }
     qsort(bin, nbins, sizeof *bin, by_bin_size);
+    uint32_t alone = 0;
     for (uint32_t i = 0; i < n; i++) {
         add_life(&p, &v[i]);
+        alone += v[i].alone;
     }
     add_results(&p);
     out->bound = most_alive(&p);
     const int64_t limit = out->bound + out->bound / NEAR;
-    int rc = place_together(&p);
-    if (!rc) {
+    int rc = alone ? place_alone(&p, alone) : place_together(&p);
+    if (!rc && !alone) {
         measure(&p);
         rc = out->peak > limit ? place_few_apart(&p, limit) : 0;
     }

@@ -17,6 +17,7 @@ enum { WF_ARENA_ALIGN = 64 };
 typedef struct wf_arena_block {
     uint32_t first, last; /* launches */
     uint32_t taken;       /* the planner's: the step that took it over in place */
+    bool alone;           /* is to have memory of its own */
     uint32_t bin;         /* id of the bin it is in; WF_NO_BIN, WF_OWN_BIN */
     int64_t bytes, size;  /* and with padding */
     int64_t at;

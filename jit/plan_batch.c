@@ -75,6 +75,15 @@ static int64_t bytes_made(const wf_plan *p, const wf_plan_step *s)
     return sum;
 }
 
+/* May step s run on the rows of the product before it? */
+static bool may_follow(wf_planner *b, const wf_plan_step *s)
+{
+    const int before = wf_work_enter(WF_TIMED_epilogue);
+    const bool may = wf_plan_may_follow(b, s - 1, s) && wf_stage_may(WF_STAGE_epilogue);
+    wf_work_leave(before);
+    return may;
+}
+
 /* Launches; only steps that make at most so many bytes join another one's (-1: none does). */
 static void assign(const batch *x, int64_t most)
 {
@@ -87,8 +96,7 @@ static void assign(const batch *x, int64_t most)
     p->nlaunches = 0;
     for (uint32_t i = 0; i < p->nsteps; i++) {
         wf_plan_step *s = &p->steps[i];
-        s->after =
-            products && i > 0 && wf_plan_may_follow(b, s - 1, s) && wf_stage_may(WF_STAGE_epilogue);
+        s->after = products && i > 0 && may_follow(b, s);
         uint32_t *last = s->after ? NULL
                          : s->kind == WF_STEP_MAP && (!s->axes || is_whole_sum(b, s))
                              ? &x->open[s->program]

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "jit/passes/pass.h"
 #include "jit/plan_arena.h"
 #include "jit/plan_int.h"
 
@@ -191,7 +192,8 @@ static bool may_replace(const wf_planner *b, const life *t, int32_t u, int32_t j
     }
     const wf_plan_step *s = &p->steps[t[u].def_step];
     const wf_access *d = dst_of(p, s, u);
-    return t[x].last == t[u].def && t[x].last_step == t[u].def_step && d && in_place(b, s, d, x);
+    return t[x].last == t[u].def && t[x].last_step == t[u].def_step && d && in_place(b, s, d, x) &&
+           wf_stage_may(WF_STAGE_inplace);
 }
 
 /* Outputs whose value can be computed in the caller's memory. */
@@ -227,7 +229,8 @@ static void extend_outputs(wf_planner *b, const life *t)
                 int32_t x = a[j].buffer;
                 if (x >= 0 && p->buffers[x].place == WF_PLACE_NONE && t[x].last == step->launch &&
                     t[x].last_step == s && in_place(b, step, &a[i], x) &&
-                    may_replace(b, t, x, written_input(b, d->index))) {
+                    may_replace(b, t, x, written_input(b, d->index)) &&
+                    wf_stage_may(WF_STAGE_inplace)) {
                     p->buffers[x].place = WF_PLACE_OUTPUT;
                     p->buffers[x].index = d->index;
                     break;
@@ -295,7 +298,8 @@ static void take_block(wf_planner *b, const life *t, blocks *k, uint32_t s, cons
         int32_t x = src[i].buffer;
         uint32_t o = x < 0 ? UINT32_MAX : k->of[x];
         if (o != UINT32_MAX && k->v[o].taken != s && k->v[o].last == step->launch &&
-            t[x].last == step->launch && t[x].last_step == s && in_place(b, step, d, x)) {
+            t[x].last == step->launch && t[x].last_step == s && in_place(b, step, d, x) &&
+            wf_stage_may(WF_STAGE_inplace)) {
             k->of[d->buffer] = o;
             k->v[o].last = t[d->buffer].last;
             k->v[o].taken = s;
@@ -429,9 +433,15 @@ static int place_temporaries(wf_planner *b, const life *t)
                 .bin = malloc((b->f->noutputs + 1u) * sizeof *k.bin)};
     int rc = k.v && k.of && k.bin ? 0 : WEFT_ENOMEM;
     if (!rc) {
+        const int before = wf_work_enter(WF_TIMED_inplace);
         make_blocks(b, t, &k);
+        (void)wf_work_enter(WF_TIMED_arena);
+        for (uint32_t i = 0; i < k.n; i++) {
+            k.v[i].alone = !wf_stage_may(WF_STAGE_arena);
+        }
         make_bins(b, t, &k);
         rc = wf_arena_place(k.v, k.n, k.bin, k.nbins, p->nlaunches, &arena);
+        wf_work_leave(before);
     }
     rc = rc ? rc : list_memory(b, t, &k, &arena);
     if (!rc) {
@@ -476,8 +486,10 @@ int wf_plan_place(wf_planner *b)
             x->last_step = SEVERAL;
             x->def = x->def == UINT32_MAX ? 0 : x->def;
         }
+        const int before = wf_work_enter(WF_TIMED_inplace);
         direct_outputs(b, t, done);
         extend_outputs(b, t);
+        wf_work_leave(before);
         rc = copy_outputs(b, done);
     }
     if (!rc) {

@@ -75,6 +75,7 @@ static void decide(wf_plan *p)
     int64_t ns[2];
     int undecided = WF_CHOICE_TRIAL;
     const bool won = compare(p, ns) && wf_stage_may(WF_STAGE_rows);
+    wf_work_tell(p->fn->name);
     const int faster = won ? WF_CHOICE_ROWS : WF_CHOICE_PLAIN;
     if (atomic_compare_exchange_strong(&p->choice, &undecided, faster) &&
         wf_env_debug(WF_DEBUG_FUSION)) {

@@ -23,6 +23,7 @@
 #include "jit/kernels_impl.h"
 #include "jit/lower.h"
 #include "jit/passes/page.h"
+#include "jit/passes/pass.h"
 
 enum { BUCKETS = 1024 };
 
@@ -200,7 +201,9 @@ static int bring(wf_gpu_variant *v, const wf_gpu_entry *e, const char *file, con
 {
     const wf_target target = {.arch = wf_cuda_get_info(v->ordinal)->arch, .contract = e->contract};
     wf_blob image = {0};
+    const int before = wf_work_enter(WF_TIMED_compile);
     int status = image_of(text, &target, &image, from_disk, why);
+    (void)wf_work_enter(WF_TIMED_load);
     if (status == 0) {
         wf_dump_bytes(file, "cubin", image.data, image.size);
         status = load(v, e, &image, functions, why);
@@ -210,6 +213,7 @@ static int bring(wf_gpu_variant *v, const wf_gpu_entry *e, const char *file, con
         *why = (wf_why){0};
         status = load(v, e, &image, functions, why);
     }
+    wf_work_leave(before);
     wf_blob_free(&image);
     return status;
 }
@@ -260,8 +264,11 @@ static void make(wf_gpu_variant *v, const wf_gpu_entry *e, const wf_gpu_recipe *
     char file[80];
     bool from_disk = true;
     name_files(v, e, file);
+    struct wf_stopwatch *caller = wf_work_aside();
+    const int before = wf_work_enter(WF_TIMED_render);
     int status = info ? recipe->render(recipe->arg, e, &text, &why)
                       : wf_fail(&why, WEFT_EUNSUPPORTED, "there is no device %d", v->ordinal);
+    wf_work_leave(before);
     if (status == 0)
         show(file, v->ordinal, e->contract, &text);
     if (status == 0)
@@ -274,6 +281,7 @@ static void make(wf_gpu_variant *v, const wf_gpu_entry *e, const wf_gpu_recipe *
         status = bring(v, e, file, &text, recipe->functions, &from_disk, &why);
     }
     const int64_t took = now_ns() - start;
+    wf_work_resume(caller, e->kernel.name);
     if (wf_env_debug(WF_DEBUG_COMPILE))
         fprintf(stderr, "weft: kernel %s %s in %.2f ms%s%s\n", e->kernel.name,
                 status      ? "failed"

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "eager/env.h"
 #include "jit/passes/page.h"
@@ -190,13 +189,6 @@ static void show(const wf_fn *f, const char *when)
 
 /* -- one pass ----------------------------------------------------------------------------------------------- */
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 bool wf_pass_verifies(void)
 {
 #ifndef NDEBUG
@@ -227,11 +219,11 @@ static bool same_signature(const wf_fn *a, const wf_fn *b)
 /* *out stays NULL if the pass had nothing to do. */
 static int run_pass(int id, wf_pass *p, const wf_fn *in, wf_fn **out, wf_why *why)
 {
-    uint64_t start = now_ns();
+    uint64_t start = wf_pass_now();
     p->rewrites = 0;
     *out = NULL;
     int rc = run_of[id](p, in, out, why);
-    uint64_t ns = now_ns() - start;
+    uint64_t ns = wf_pass_now() - start;
     wf_why fault = {0};
     const wf_fn *now = *out ? *out : in;
     if (!rc && *out && p->opts->spoil) {
@@ -262,7 +254,7 @@ static int run_pass(int id, wf_pass *p, const wf_fn *in, wf_fn **out, wf_why *wh
         s->before = in->n;
         s->after = now->n;
     }
-    if (wf_pass_listed(wf_env()->WEFT_STATS, "pass") || wf_env_debug(WF_DEBUG_PASSES)) {
+    if (wf_pass_tells()) {
         fprintf(stderr, "weft: pass %-6s %-16s %6u -> %6u instructions, %u rewrites, %.3f ms\n",
                 wf_passes[id].name, in->name, in->n, now->n, p->rewrites, (double)ns * 1e-6);
     }
@@ -332,7 +324,11 @@ bool wf_stage_is_on(wf_stage_id id)
 
 bool wf_stage_may(wf_stage_id id)
 {
-    return wf_stage_is_on(id) && process_may();
+    const bool may = wf_stage_is_on(id) && process_may();
+    if (may) {
+        wf_work_decided(id);
+    }
+    return may;
 }
 
 static _Thread_local unsigned last_number; /* of the function that this thread's passes ran on */

@@ -494,6 +494,14 @@ static void group_all(wf_fuser *u, const uint8_t *live, unsigned flags)
     }
 }
 
+static int sink(wf_fuser *u)
+{
+    const int before = wf_work_enter(WF_TIMED_sink);
+    const int rc = wf_fuser_sink(u);
+    wf_work_leave(before);
+    return rc;
+}
+
 int wf_fuse(wf_schedule *s, wf_layout *l, const uint8_t *live, unsigned flags, uint32_t most,
             wf_why *why)
 {
@@ -531,7 +539,7 @@ int wf_fuse(wf_schedule *s, wf_layout *l, const uint8_t *live, unsigned flags, u
             u.is_returned[l->map[f->outputs[o]].root] = true;
         }
         group_all(&u, live, flags);
-        rc = flags & WF_FUSE_OFF ? 0 : wf_fuser_sink(&u);
+        rc = flags & WF_FUSE_OFF ? 0 : sink(&u);
         rc = rc || flags & WF_FUSE_OFF ? rc : wf_fuser_join(&u);
         rc = rc ? rc : write_schedule(&u);
     }

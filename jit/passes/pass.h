@@ -33,6 +33,29 @@ extern const char *const wf_stage_name[WF_STAGE_COUNT], *const wf_stage_text[WF_
 bool wf_stage_may(wf_stage_id id);
 /* Is it on at all? */
 bool wf_stage_is_on(wf_stage_id id);
+
+/* What is timed: stages, and works behind them. */
+typedef enum wf_timed {
+#define STAGE(id, text) WF_TIMED_##id,
+#define WORK(id, text) WF_TIMED_##id,
+#include "jit/passes/passes.def"
+    WF_TIMED_COUNT
+} wf_timed;
+/* Does anybody want lines about passes: WEFT_STATS=pass, or WEFT_DEBUG from 7 on? */
+bool wf_pass_tells(void);
+uint64_t wf_pass_now(void); /* nanoseconds */
+/* From now on this thread's time is that of `what`, until wf_work_leave gets what this returned. */
+int wf_work_enter(wf_timed what);
+void wf_work_leave(int before);
+/* The stage has said yes. */
+void wf_work_decided(wf_stage_id id);
+/* A kernel is made, perhaps inside a plan: it is timed and told by itself, and its time is not the caller's. name: NULL, or what
+ * wf_work_tell is to be given. */
+struct wf_stopwatch *wf_work_aside(void);
+void wf_work_resume(struct wf_stopwatch *caller, const char *name);
+/* A line on stderr for each that this thread was in since it last told, of the function or kernel of that name. */
+void wf_work_tell(const char *name);
+
 /* Has WEFT_DUMP a folder for the plan that this thread makes of what the last passes left? base: what its files begin with. */
 bool wf_stage_dump(const char *name, char base[80]);
 /* Is it WEFT_DUMP=after:plan? */

@@ -105,6 +105,32 @@ Test(debug, rules_that_fire_are_counted)
     free(text);
 }
 
+/* A line for each stage and work of a plan, and of a kernel. */
+Test(debug, all_stages_are_timed)
+{
+    static const char *const of_plans[] = {"stage fuse     chain ", "stage sink     chain ",
+                                           "stage again    chain ", "stage batch    chain ",
+                                           "stage inplace  chain ", "stage arena    chain ",
+                                           "work  maps     chain ", "work  programs chain ",
+                                           "work  buffers  chain ", "work  finish   chain "},
+                             *const of_kernels[] = {"work  lower    m_mul_add_gelu__",
+                                                    "work  load     m_mul_add_gelu__"};
+    char *text = said_under("WEFT_STATS", "pass", chain);
+    for (size_t i = 0; i < sizeof of_plans / sizeof *of_plans; i++) {
+        const char *line = strstr(text, of_plans[i]), *ms = line ? strstr(line, " ms\n") : NULL;
+        cr_expect(ms && ms == strchr(line, '\n') - 3, "no \"%s\" in\n%s", of_plans[i], text);
+    }
+    unsigned decisions = 0;
+    const char *fuse = strstr(text, of_plans[0]);
+    cr_assert(fuse && sscanf(fuse + strlen(of_plans[0]), "%u decisions", &decisions) == 1);
+    cr_expect_gt(decisions, 0u);
+    wf_why why;
+    for (size_t i = 0; i < 2 && wf_backend_cpu.available(&why) == 0; i++) {
+        cr_expect(strstr(text, of_kernels[i]), "no \"%s\" in\n%s", of_kernels[i], text);
+    }
+    free(text);
+}
+
 /* -- WEFT_DUMP ------------------------------------------------------------------------------------------------------ */
 
 /* The one file of a folder that a pattern names, whole. */

@@ -26,7 +26,8 @@ FN(all_stages)
 typedef struct outcome {
     int rc;
     int64_t steps, kernels;
-    uint64_t bits; /* of the results */
+    int64_t peak, asked; /* of the second call: bytes, and how often for memory */
+    uint64_t bits;       /* of the results */
     char text[6000];
 } outcome;
 
@@ -41,7 +42,13 @@ static void run(outcome *o)
     weft_tensor y[3];
     for (int i = 0; i < 2;
          i++) { /* not so many that ways are measured: which is faster is no matter here */
+        weft_memory_stats before, after;
+        weft_memory_reset_peak();
+        weft_memory_get_stats(&before);
         o->rc = o->rc ? o->rc : (int)weft_jit_call(j, in, 2, y, 3);
+        weft_memory_get_stats(&after);
+        o->peak = after.peak_bytes - before.live_bytes;
+        o->asked = after.allocations - before.allocations;
     }
     for (int k = 0; k < 3 && !o->rc; k++) {
         const unsigned char *p = weft_data(weft_contiguous(y[k]));
@@ -98,13 +105,12 @@ static outcome under(const char *name, const char *value)
 Test(stages, are_switched_one_at_a_time)
 {
     const outcome all = under("WEFT_PASS", "");
-    static const char *const off[] = {"-fuse",
-                                      "-sink",
-                                      "-again",
-                                      "-rows",
-                                      "-batch",
-                                      "-epilogue",
-                                      "-fuse,-sink,-again,-rows,-batch,-epilogue"};
+    static const char *const off[] = {
+        "-fuse",           "-sink",
+        "-again",          "-rows",
+        "-batch",          "-epilogue",
+        "-inplace",        "-arena",
+        "-inplace,-arena", "-fuse,-sink,-again,-rows,-batch,-epilogue,-inplace,-arena"};
     for (size_t i = 0; i < sizeof off / sizeof *off; i++) {
         const outcome o = under("WEFT_PASS", off[i]);
         cr_expect_eq(o.bits, all.bits, "%s", off[i]);
@@ -121,6 +127,19 @@ Test(stages, are_switched_one_at_a_time)
     cr_expect_gt(under("WEFT_PASS", "-fuse,-sink,-again").steps, sink.steps);
     cr_expect_gt(under("WEFT_PASS", "-batch").steps, all.steps);
     cr_expect_gt(under("WEFT_PASS", "-epilogue").steps, all.steps);
+    /* op by op there are temporaries, which lie in one another's place, and in one block of memory */
+    static const char *const apart[] = {"-fuse,-sink,-again,-rows,-epilogue",
+                                        "-fuse,-sink,-again,-rows,-epilogue,-inplace",
+                                        "-fuse,-sink,-again,-rows,-epilogue,-inplace,-arena"};
+    int64_t peak[3], asked[3];
+    for (int i = 0; i < 3; i++) {
+        const outcome o = under("WEFT_PASS", apart[i]);
+        peak[i] = o.peak;
+        asked[i] = o.asked;
+        cr_expect_eq(o.bits, all.bits, "%s", apart[i]);
+    }
+    cr_expect_lt(peak[0], peak[1], "%lld, %lld bytes", (long long)peak[0], (long long)peak[1]);
+    cr_expect_lt(asked[1], asked[2], "%lld, %lld blocks", (long long)asked[1], (long long)asked[2]);
 }
 
 /* Decisions are counted behind the rewrites of passes: with more of them allowed there are no more steps, from one an op to all. */
