@@ -424,7 +424,7 @@ int wf_tape_save(wf_tape *t, wf_ref node, wf_ref user, wf_slot *s)
     return 0;
 }
 
-static const char *name_of(const wf_tnode *n)
+const char *wf_tnode_name(const wf_tnode *n)
 {
     return n->op == WF_OP_CUSTOM ? wf_custom_name(n->aux->custom) : wf_rows[n->op].name;
 }
@@ -445,7 +445,7 @@ static weft_tensor stale(wf_ctx *c, const wf_tnode *n, const wf_tval *v, const w
         "%s (%s) needs %s %d, %s[%s]%s%s%s made at %s, as it was at version %u, but %s%s%s "
         "changed "
         "it to version %u; use an out-of-place op there, or give the first op a copy (weft_clone)",
-        name_of(user), user->site ? user->site : "unknown site",
+        wf_tnode_name(user), user->site ? user->site : "unknown site",
         user->op == WF_OP_CUSTOM ? "saved tensor"
         : which < 0              ? "its result"
                                  : "operand",
@@ -463,7 +463,7 @@ static weft_tensor missing(wf_ctx *c, const wf_tval *v, const wf_tnode *user)
         c, WEFT_EGRAD, "backward",
         "%s (%s) needs a value that was never computed: in the traced call that made it, %s; "
         "call the function again and differentiate what it gives then",
-        name_of(user), user->site ? user->site : "unknown site",
+        wf_tnode_name(user), user->site ? user->site : "unknown site",
         wf_broken_text(v->st->write_op, name));
 }
 
@@ -477,7 +477,7 @@ weft_tensor wf_tape_value(wf_ctx *c, wf_ref r, wf_ref user, int which)
         return wf_raise_text(c, WEFT_EGRAD, "backward",
                              "the values that %s (%s) saved were released by an earlier backward; "
                              "pass .retain_graph = true to the first one",
-                             name_of(u), u->site ? u->site : "unknown site");
+                             wf_tnode_name(u), u->site ? u->site : "unknown site");
     }
     uint32_t now = atomic_load_explicit(&v->st->version, memory_order_relaxed);
     if (now != v->version) {

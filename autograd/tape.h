@@ -127,6 +127,8 @@ static inline wf_ref *wf_tnode_src(wf_tnode *n)
     return n->nsrc > 3 ? n->aux->src : n->src_;
 }
 void wf_tnode_type(const wf_tnode *n, wf_type *t);
+/* Of an op: its row's name, or what a function of the user's own is called. */
+const char *wf_tnode_name(const wf_tnode *n);
 
 /* The context's tape, made on demand; NULL: no memory. */
 wf_tape *wf_tape_get(wf_ctx *c);

@@ -644,6 +644,14 @@ static bool hook_leaf(wf_ctx *c, wf_ref r, int device)
     return yes;
 }
 
+static const char *hook_maker(const wf_ctx *c, const wf_slot *s)
+{
+    const wf_ref r = known_node(c, s);
+    const wf_tnode *n = r ? wf_tnode_at(c->tape, r) : NULL;
+    n = n && n->sort == WF_TN_RESULT ? wf_tnode_at(c->tape, n->src_[0]) : n;
+    return n && n->sort == WF_TN_OP ? wf_tnode_name(n) : NULL;
+}
+
 const wf_tape_hooks wf_tape_hook_table = {
     .append = hook_append,
     .store = hook_store,
@@ -651,4 +659,5 @@ const wf_tape_hooks wf_tape_hook_table = {
     .stamp = wf_tape_on_stamp,
     .close = wf_tape_on_close,
     .leaf = hook_leaf,
+    .maker = hook_maker,
 };

@@ -408,7 +408,13 @@ static void put_suffix(text *t, const wf_slot *slot, const wf_type *type)
     if (slot->flags & WF_SLOT_REQUIRES_GRAD) {
         add_str(t, " requires_grad");
     } else if (wf_slot_tracked(slot)) {
-        add_str(t, " recorded");
+        char name[WF_NAME_SIZE];
+        const wf_ctx *c = wf_ctx_get();
+        const char *op = slot->st->root     ? wf_write_name(slot->st->write_op, name)
+                         : wf_tape_api && c ? wf_tape_api->maker(c, slot)
+                                            : NULL;
+        add_str(t, op ? " recorded by " : " recorded");
+        add_str(t, op ? op : "");
     }
 }
 

@@ -327,6 +327,8 @@ typedef struct wf_tape_hooks {
     void (*close)(struct wf_ctx *c);
     /* Is the node of this thread a leaf at rest? Then its gradients lie on the device from now on; -1: as before. */
     bool (*leaf)(struct wf_ctx *c, wf_ref node, int device);
+    /* The op that this thread recorded s's value by; NULL: none, or one that is not known any more. */
+    const char *(*maker)(const struct wf_ctx *c, const wf_slot *s);
 } wf_tape_hooks;
 extern const wf_tape_hooks *_Atomic wf_tape_api; /* NULL until something requires a gradient */
 

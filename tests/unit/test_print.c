@@ -4,6 +4,7 @@
  */
 #include <criterion/criterion.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,7 +119,34 @@ Test(print, layout)
     weft_tensor p = weft_ones(weft_shape(2), WEFT_F32);
     cr_assert_eq(weft_requires_grad_(p, true), WEFT_OK);
     same_text("a leaf", p, "[1. 1.] f32[2] requires_grad");
-    same_text("a recorded result", weft_neg(p), "[-1. -1.] f32[2] recorded");
+    const weft_tensor y = weft_neg(p);
+    same_text("a recorded result", y, "[-1. -1.] f32[2] recorded by neg");
+    weft_tensor values, places;
+    cr_assert_eq(weft_sort(y, 0, false, &values, &places), WEFT_OK);
+    same_text("the first of two results", values, "[-1. -1.] f32[2] recorded by sort");
+    same_text("a view", weft_narrow(y, 0, 1, 1), "[-1.] f32[1] recorded by slice");
+    weft_tensor z = weft_ones(weft_shape(2), WEFT_F32), half = weft_narrow(z, 0, 0, 1);
+    cr_assert_eq(weft_mul_(z, p), WEFT_OK);
+    same_text("written in place", z, "[1. 1.] f32[2] recorded by mul_");
+    same_text("a view of it from before", half, "[1.] f32[1] recorded by mul_");
+    same_text("detached", weft_detach(y), "[-1. -1.] f32[2]");
+}
+
+static void *print_there(void *y)
+{
+    same_text("of another thread", *(weft_tensor *)y, "[-1. -1.] f32[2] recorded");
+    return NULL;
+}
+
+Test(print, what_another_thread_recorded)
+{
+    weft_tensor p = weft_ones(weft_shape(2), WEFT_F32);
+    pthread_t there;
+    weft_requires_grad_(p, true);
+    weft_tensor y = weft_keep(weft_neg(p));
+    cr_assert_eq(pthread_create(&there, NULL, print_there, &y), 0);
+    pthread_join(there, NULL);
+    weft_free(y);
 }
 
 Test(print, to_a_file_and_failures)
