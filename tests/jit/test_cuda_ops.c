@@ -3,7 +3,8 @@
  * element type and layout of operands.
  *
  * Each combination is a kernel of its own, so an ordinary run takes one in SHARE, by number; WEFT_TEST_EFFORT=1600 takes
- * all (script/gpu-check). Which types, layouts and rows are left out changes from row to row.
+ * all (script/gpu-check). Which types, layouts and rows are left out changes from row to row, and with WEFT_TEST_TURN
+ * (script/test: of each commit), so that SHARE turns see them all.
  *
  * ctest: timeout=900
  */
@@ -88,6 +89,7 @@ static void check_part(int part)
 {
     NEED_FIBERS();
     const uint64_t effort = effort_option("WEFT_TEST_EFFORT", EFFORT_DEFAULT);
+    const uint64_t turn = effort_option("WEFT_TEST_TURN", 0) % SHARE;
     uint64_t number = 0, taken = 0;
     FOR_EACH_ELEMENTWISE(op)
     {
@@ -95,10 +97,11 @@ static void check_part(int part)
             for (int l = 0; l < NLAYOUT; l++) {
                 if (!ref_rows[op].nsrc || !row_computes(op, t) || (int)op % 2 != part)
                     continue;
-                number++;
-                if (number * effort / (SHARE * EFFORT_FULL) == taken)
+                const uint64_t before = number++ + turn;
+                if ((before + 1) * effort / (SHARE * EFFORT_FULL) ==
+                    before * effort / (SHARE * EFFORT_FULL))
                     continue;
-                taken = number * effort / (SHARE * EFFORT_FULL);
+                taken++;
                 check(op, t, (layout)l);
             }
         }
