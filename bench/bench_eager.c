@@ -4,7 +4,7 @@
  *
  *   bench_eager [only cases that contain this text]
  *
- * "call" lines: nanoseconds an op on one element. "eager" lines: an op on operands of one size beside
+ * "call" lines: nanoseconds an op on one element; what the profiler costs, off and on. "eager" lines: an op on operands of one size beside
  * its limit, the faster of plain and non-temporal copy (for sums: read) that moves as many bytes on as
  * many threads, measured in turns with it. A transcendental or row-wise op whose arithmetic alone (on data
  * in the first cache, less the call) takes longer than the limit is marked "arithmetic"; the target counts
@@ -12,10 +12,13 @@
  * lines: new results every iteration beside memory that is used again.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bench/support/bench.h"
 #include "eager/exec.h"
+#include "eager/profile.h"
 #include "weft/weft.h"
 
 static const char *only = "";
@@ -211,6 +214,81 @@ static void small_calls(void)
     weft_requires_grad_(one_a, false);
     weft_free(one_a);
     weft_free(one_b);
+    weft_scope_end(s);
+}
+
+/* -- the profiler ------------------------------------------------------------------------------------------------- */
+
+/* Two places of a call look whether a profile is being taken: dispatch, and where its site is stamped. */
+enum { EVENTS = 20000 };
+
+static void empty(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < CALLS; i++) {
+        __asm__ volatile("" ::: "memory");
+        __asm__ volatile("" ::: "memory");
+    }
+}
+
+static void looks(void *arg)
+{
+    int64_t *taken = arg;
+    for (int i = 0; i < CALLS; i++) {
+        *taken += wf_prof_is_on();
+        __asm__ volatile("" ::: "memory");
+        *taken += wf_prof_is_on();
+        __asm__ volatile("" ::: "memory");
+    }
+}
+
+/* Seconds of so many adds; what is written of them while they run is in that. */
+static double seconds_of_adds(void)
+{
+    const double start = bench_now(1);
+    for (int i = 0; i < EVENTS / CALLS; i++) {
+        freed(NULL);
+    }
+    return bench_now(1) - start;
+}
+
+/* off_percent: what an add of one element pays for it while no profile is taken. event_ns: what one pays for its event, formatted
+ * and written to a file. */
+static void profiler(void)
+{
+    enum { ROUNDS = 5 };
+    if (!wanted("profiler")) {
+        return;
+    }
+    int64_t taken = 0;
+    double without[ROUNDS], with[ROUNDS];
+    char path[] = "/tmp/weft-bench-XXXXXX";
+    bench_side sides[] = {{.run = empty}, {.run = looks, .arg = &taken}, {.run = freed}};
+    const weft_scope s = weft_scope_begin();
+    const int file = mkstemp(path);
+    weft_set_num_threads(1);
+    one_a = good(weft_randn(.shape = weft_shape(1)));
+    one_b = good(weft_zeros(weft_shape(1), WEFT_F32));
+    bench_race(sides, 3, &(bench_plan){.threads = 1});
+    for (int i = 0; i < ROUNDS && file >= 0; i++) {
+        without[i] = seconds_of_adds();
+        if (weft_profile_begin(.path = path) != WEFT_OK) {
+            bench_die(weft_last_error());
+        }
+        with[i] = seconds_of_adds();
+        weft_profile_end();
+    }
+    bench_open("call", "profiler", NULL, "f32", 1);
+    bench_number("off_percent", 100 * (sides[1].median - sides[0].median) / sides[2].median);
+    bench_number("target_off_percent", 1);
+    if (file >= 0 && taken == 0) {
+        bench_number("event_ns", (bench_median(with, ROUNDS) - bench_median(without, ROUNDS)) /
+                                     (EVENTS / CALLS * CALLS) * 1e9);
+        bench_number("target_event_ns", 700);
+        close(file);
+        unlink(path);
+    }
+    bench_close();
     weft_scope_end(s);
 }
 
@@ -581,6 +659,7 @@ int main(int argc, char **argv)
     only = argc > 1 ? argv[1] : "";
     const weft_scope s = weft_scope_begin();
     small_calls();
+    profiler();
     large_ops();
     fresh_results();
     weft_scope_end(s);
