@@ -128,6 +128,10 @@ Test(demo, the_listings_of_the_paper_learn)
     char out[8000];
     cr_assert_eq(run("paper_listings", out, sizeof out), 0, "%s", out);
     cr_assert(strstr(out, "listing 1") && strstr(out, "listing 2"), "%s", out);
+    const char *called = strstr(out, "loss "), *traced = strstr(out, "listing 1, traced: ");
+    cr_assert(called && traced, "%s", out);
+    traced = strstr(traced, "loss ");
+    cr_assert_eq(memcmp(called, traced, strcspn(called, "\n") + 1), 0, "%s", out);
     cr_assert_eq(run("first", out, sizeof out), 0, "%s", out);
     cr_assert_eq(out[0], '[', "%s", out);
     double slope = atof(out + 1);
