@@ -26,7 +26,14 @@ WF_INLINE vec_u32 pairs_bf16(const uint16_t *p)
 }
 WF_INLINE wf_vec_f32 firsts_bf16(const uint16_t *p)
 {
+#if WF_VBYTES == 64
+    /* A shuffle and not a shift, which a Zen 5 does where it adds: two lines in three steps of the clock for two. */
+    const __m512i places = _mm512_broadcast_i32x4(
+        _mm_setr_epi8(-1, -1, 0, 1, -1, -1, 4, 5, -1, -1, 8, 9, -1, -1, 12, 13));
+    return (wf_vec_f32)_mm512_shuffle_epi8((__m512i)pairs_bf16(p), places);
+#else
     return (wf_vec_f32)(pairs_bf16(p) << 16);
+#endif
 }
 WF_INLINE wf_vec_f32 seconds_bf16(const uint16_t *p)
 {

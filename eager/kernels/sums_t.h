@@ -164,12 +164,12 @@ static void FN(span)(void *outv, const void *xv, int64_t n, int64_t stride, int6
     int64_t i = 0;
 #if VN >= 8 && !defined(ONE_BY_ONE)
     /* AMD's hardware fetches ahead of one block after the other, which requests would only disturb, and much less of
-     * four side by side. */
+     * four side by side. Those that are asked for ahead are folded one by one, below. */
     const bool alone = AT_ONCE > 1 && wf_amd();
-    for (; i + 4 <= count; i += 4, x += 4 * stride) {
+    for (; i + 4 <= count && ahead == 0; i += 4, x += 4 * stride) {
         V v[4];
         for (int r = 0; alone && r < 4; r++) {
-            FN(lanes)(v + r, x + r * stride, n, stride, 1, false, sizeof(S) == 2 ? ahead : 0);
+            FN(lanes)(v + r, x + r * stride, n, stride, 1, false, 0);
         }
         for (int r = 0; !alone && r < 4; r += AT_ONCE) {
             FN(lanes)(v + r, x + r * stride, n, stride, AT_ONCE, true, 0);
@@ -182,7 +182,7 @@ static void FN(span)(void *outv, const void *xv, int64_t n, int64_t stride, int6
 #endif
     for (; i < count; i++, x += stride) {
         V a;
-        FN(lanes)(&a, x, n, 0, 1, false, 0);
+        FN(lanes)(&a, x, n, 0, 1, false, sizeof(S) == 2 ? ahead : 0);
 #if VN == 16
         a = a + WF_SHUF(a, WF_ROT16_8);
         a = a + WF_SHUF(a, WF_ROT16_4);
