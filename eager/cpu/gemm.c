@@ -196,6 +196,21 @@ static bool is_wide(const blocks *w)
 }
 
 /*
+ * f32 products by a transposed B, where A's rows keep out of each other's way and k is one slice: the kernels turn a panel of B
+ * at a time and may be cut by columns, so that nothing is turned twice; oneDNN, cut by rows, turns B in each strip, and by
+ * columns does not like its C. On Zen 5 0.97 to 1.02 of oneDNN's speed uncut, which is 1.03 to 1.15 of that cut. The bits are
+ * those of oneDNN, too (wf_dnnl_in_order).
+ */
+static bool turns_b(const wf_gemm_desc *d)
+{
+    enum { MOST = 1024 };
+    const double work = (double)d->m * (double)d->n * (double)d->k;
+    return d->dtype == WEFT_F32 && d->b_rs == 1 && d->a_cs == 1 && d->a_rs % 1024 != 0 &&
+           d->k <= WF_GEMM_SLICE && d->m > FEW_ROWS && d->m <= MOST && d->n >= 32 && d->n <= MOST &&
+           (d->n % 32 == 0 || work >= 2.0 * MIN_WORK) && wf_isa() == WF_ISA_AVX512 && wf_amd();
+}
+
+/*
  * oneDNN repacks B in every strip of rows and A in every narrow strip of columns, so strips of rows
  * get B packed beforehand where oneDNN says how; else they are at least 256 high. Few rows are cut by
  * columns, and results that are wide. Eight strips are enough; a strip has MIN_WORK. A small result of long sums is two
@@ -216,6 +231,8 @@ static void choose_blocks(blocks *w)
         else if (w->panels.width)
             w->bm = packed_height(d, work);
         else if (w->way == BY_PAIRS && d->n >= 64 && (d->a_cs == 1 || d->m < 256))
+            w->bn = piece(d->n, wf_least(worth, d->n / 32), 32);
+        else if (w->way == BY_KERNELS && d->n >= 64 && turns_b(d))
             w->bn = piece(d->n, wf_least(worth, d->n / 32), 32);
         else if (!is_wide(w) && (d->m >= 256 || (d->m >= 128 && d->m >= d->n)))
             w->bm = piece(d->m, wf_least(worth, tall), 16);
@@ -460,7 +477,8 @@ static void choose_way(blocks *w)
         w->way = BY_PAIRS;
         return;
     }
-    if (is_small_f32(d) || (d->dtype == WEFT_F32 && d->b_cs == 1 && d->m <= 36 && d->n >= 256))
+    if (is_small_f32(d) || turns_b(d) ||
+        (d->dtype == WEFT_F32 && d->b_cs == 1 && d->m <= 36 && d->n >= 256))
         return;
     if (wf_dnnl_active() && !is_padded_badly(d))
         w->way = BY_ONEDNN;

@@ -114,7 +114,39 @@ static inline void transpose_4x4(const float *s, int64_t rs, float *to, int64_t 
     _mm_storeu_ps(to + 3 * to_rs, d);
 }
 
-/* f32 with contiguous columns, the usual A and a transposed B: by 4 x 4 transposition. */
+#if defined(__AVX512F__)
+/* out[p * to_rs + r] := unit p of row r, for r, p < 16; rows are rs bytes apart. */
+static void transpose_16x16(const char *s, int64_t rs, float *out, int64_t to_rs)
+{
+    __m512 q[4][4]; /* [row within a group of 4][group of 4 columns] after the lanes are gathered */
+    WF_UNROLL
+    for (int r = 0; r < 4; r++) {
+        /* Lane g of row[c] holds columns 4c.. of row 4g + r. */
+        __m512 a = _mm512_loadu_ps(s + r * rs), b = _mm512_loadu_ps(s + (r + 4) * rs);
+        __m512 c = _mm512_loadu_ps(s + (r + 8) * rs), d = _mm512_loadu_ps(s + (r + 12) * rs);
+        __m512 ab0 = _mm512_shuffle_f32x4(a, b, 0x44), ab1 = _mm512_shuffle_f32x4(a, b, 0xEE);
+        __m512 cd0 = _mm512_shuffle_f32x4(c, d, 0x44), cd1 = _mm512_shuffle_f32x4(c, d, 0xEE);
+        q[r][0] = _mm512_shuffle_f32x4(ab0, cd0, 0x88);
+        q[r][1] = _mm512_shuffle_f32x4(ab0, cd0, 0xDD);
+        q[r][2] = _mm512_shuffle_f32x4(ab1, cd1, 0x88);
+        q[r][3] = _mm512_shuffle_f32x4(ab1, cd1, 0xDD);
+    }
+    WF_UNROLL
+    for (int c = 0; c < 4; c++) {
+        __m512 lo0 = _mm512_unpacklo_ps(q[0][c], q[1][c]),
+               hi0 = _mm512_unpackhi_ps(q[0][c], q[1][c]);
+        __m512 lo1 = _mm512_unpacklo_ps(q[2][c], q[3][c]),
+               hi1 = _mm512_unpackhi_ps(q[2][c], q[3][c]);
+        float *to = out + 4 * c * to_rs;
+        _mm512_storeu_ps(to, _mm512_shuffle_ps(lo0, lo1, 0x44));
+        _mm512_storeu_ps(to + to_rs, _mm512_shuffle_ps(lo0, lo1, 0xEE));
+        _mm512_storeu_ps(to + 2 * to_rs, _mm512_shuffle_ps(hi0, hi1, 0x44));
+        _mm512_storeu_ps(to + 3 * to_rs, _mm512_shuffle_ps(hi0, hi1, 0xEE));
+    }
+}
+#endif
+
+/* f32 with contiguous columns, the usual A and a transposed B: by 4 x 4 transposition, where it fills lines by 16 x 16. */
 static void pack_f32(const float *src, int64_t rs, int64_t cs, int64_t rows, int64_t cols,
                      int64_t width, int pad, float *restrict out)
 {
@@ -136,10 +168,17 @@ static void pack_f32(const float *src, int64_t rs, int64_t cs, int64_t rows, int
     }
     for (int64_t i = 0; i < rows; i += width) {
         int64_t w = rows - i < width ? rows - i : width, stride = pad ? width : w;
-        int64_t r4 = w - w % 4, p4 = cols - cols % 4;
+        int64_t r4 = w - w % 4, p4 = cols - cols % 4, p16 = 0;
+#if defined(__AVX512F__)
+        if (w % 16 == 0 && stride % 16 == 0)
+            for (int64_t r = 0; r < w; r += 16)
+                for (p16 = 0; p16 + 16 <= cols; p16 += 16)
+                    transpose_16x16((const char *)(src + (i + r) * rs + p16), rs * 4,
+                                    out + p16 * stride + r, stride);
+#endif
         /* A cache line of each row at a time: rows are often a multiple of 4 KiB apart, and then
          * compete for the same few lines of L1. */
-        for (int64_t p0 = 0; p0 < p4; p0 += 16)
+        for (int64_t p0 = p16; p0 < p4; p0 += 16)
             for (int64_t r = 0; r < r4; r += 4)
                 for (int64_t q = p0; q < p4 && q < p0 + 16; q += 4)
                     transpose_4x4(src + (i + r) * rs + q, rs, out + q * stride + r, stride);
@@ -188,9 +227,15 @@ static int reads_b_in_place(const wf_gemm_block *g)
     return (g->dtype == WEFT_F32 || g->dtype == WEFT_F64) && g->b_cs == 1 && g->m <= SMALL;
 }
 
-/* Likewise A, when few columns of B share its packing and its lines stay in L1. */
+/* Rows so many bytes apart have their lines in the same few places of the first cache. */
+enum { CACHE_WAY = 4096 };
+
+/* Likewise A: f32 wherever its rows keep out of each other's way, as the few lines that a tile reads stay in L1; else when
+ * few columns of B share its packing. */
 static int reads_a_in_place(const wf_gemm_block *g)
 {
+    if (g->dtype == WEFT_F32 && g->a_cs == 1 && g->a_rs * (int64_t)sizeof(float) % CACHE_WAY != 0)
+        return 1;
     return (g->dtype == WEFT_F32 || g->dtype == WEFT_F64) && g->n <= SMALL && g->a_rs != 0 &&
            g->m * wf_gemm_slice(g->k) <= SMALL * SMALL;
 }
@@ -209,7 +254,9 @@ static parts scratch_parts(const wf_gemm_block *g)
     size_t es = g->dtype == WEFT_F64 ? sizeof(double) : sizeof(float);
     size_t kc = (size_t)wf_gemm_slice(g->k);
     int64_t nr = columns_of_tile(g->dtype);
-    size_t columns = (size_t)(reads_b_in_place(g) ? 2 * nr : round_up(g->n, nr));
+    size_t columns = (size_t)(reads_b_in_place(g)   ? 2 * nr
+                              : reads_a_in_place(g) ? nr
+                                                    : round_up(g->n, nr));
     int narrow = (g->dtype == WEFT_BF16 || g->dtype == WEFT_F16) && !g->wide;
     parts s = {.a = reads_a_in_place(g) ? 0 : ((size_t)g->m * kc * es + 63) & ~(size_t)63,
                .b = (columns * kc * es + 63) & ~(size_t)63,
@@ -326,59 +373,33 @@ static void block_run(const wf_gemm_block *g)
         int64_t len = g->k - k0 < kc ? g->k - k0 : kc;
         if (!a_in_place)
             pack(g->dtype, g->a, k0 * g->a_cs, g->a_rs, g->a_cs, g->m, len, MR, 0, pa);
-        if (!in_place || ragged)
-            pack(g->dtype, g->b, k0 * g->b_rs + first * g->b_cs, g->b_cs, g->b_rs, g->n - first,
-                 len, nr, 1, pb);
-        int add = g->add || k0 > 0;
-        if (g->dtype == WEFT_F64)
-            slice_f64(g->m, g->n, len,
-                      a_in_place ? (const double *)g->a + k0 * g->a_cs : (const void *)pa,
-                      a_in_place ? g->a_rs : 0, g->a_cs, (double *)(void *)pb,
-                      in_place ? (const double *)g->b + k0 * g->b_rs : NULL, g->b_rs, acc, ldc,
-                      add);
-        else
-            slice_f32(g->m, g->n, len,
-                      a_in_place ? (const float *)g->a + k0 * g->a_cs : (const void *)pa,
-                      a_in_place ? g->a_rs : 0, g->a_cs, (float *)(void *)pb,
-                      in_place ? (const float *)g->b + k0 * g->b_rs : NULL, g->b_rs, acc, ldc, add);
+        const int add = g->add || k0 > 0;
+        /* A panel of a transposed B at a time, which the first cache has still when its tiles are made. */
+        const int64_t step = a_in_place && !in_place ? nr : g->n;
+        for (int64_t j = 0; j < g->n; j += step) {
+            const int64_t n = g->n - j < step ? g->n - j : step;
+            if (!in_place || ragged)
+                pack(g->dtype, g->b, k0 * g->b_rs + (j + first) * g->b_cs, g->b_cs, g->b_rs,
+                     n - first, len, nr, 1, pb);
+            if (g->dtype == WEFT_F64)
+                slice_f64(g->m, n, len,
+                          a_in_place ? (const double *)g->a + k0 * g->a_cs : (const void *)pa,
+                          a_in_place ? g->a_rs : 0, g->a_cs, (double *)(void *)pb,
+                          in_place ? (const double *)g->b + k0 * g->b_rs : NULL, g->b_rs,
+                          (double *)acc + j, ldc, add);
+            else
+                slice_f32(g->m, n, len,
+                          a_in_place ? (const float *)g->a + k0 * g->a_cs : (const void *)pa,
+                          a_in_place ? g->a_rs : 0, g->a_cs, (float *)(void *)pb,
+                          in_place ? (const float *)g->b + k0 * g->b_rs : NULL, g->b_rs,
+                          (float *)acc + j, ldc, add);
+        }
     }
     if (s.acc)
         store_narrow(g, acc);
 }
 
 /* -- panels for oneDNN --------------------------------------------------------------------------- */
-
-#if defined(__AVX512F__)
-/* out[p * to_rs + r] := unit p of row r, for r, p < 16; rows are rs bytes apart. */
-static void transpose_16x16(const char *s, int64_t rs, float *out, int64_t to_rs)
-{
-    __m512 q[4][4]; /* [row within a group of 4][group of 4 columns] after the lanes are gathered */
-    WF_UNROLL
-    for (int r = 0; r < 4; r++) {
-        /* Lane g of row[c] holds columns 4c.. of row 4g + r. */
-        __m512 a = _mm512_loadu_ps(s + r * rs), b = _mm512_loadu_ps(s + (r + 4) * rs);
-        __m512 c = _mm512_loadu_ps(s + (r + 8) * rs), d = _mm512_loadu_ps(s + (r + 12) * rs);
-        __m512 ab0 = _mm512_shuffle_f32x4(a, b, 0x44), ab1 = _mm512_shuffle_f32x4(a, b, 0xEE);
-        __m512 cd0 = _mm512_shuffle_f32x4(c, d, 0x44), cd1 = _mm512_shuffle_f32x4(c, d, 0xEE);
-        q[r][0] = _mm512_shuffle_f32x4(ab0, cd0, 0x88);
-        q[r][1] = _mm512_shuffle_f32x4(ab0, cd0, 0xDD);
-        q[r][2] = _mm512_shuffle_f32x4(ab1, cd1, 0x88);
-        q[r][3] = _mm512_shuffle_f32x4(ab1, cd1, 0xDD);
-    }
-    WF_UNROLL
-    for (int c = 0; c < 4; c++) {
-        __m512 lo0 = _mm512_unpacklo_ps(q[0][c], q[1][c]),
-               hi0 = _mm512_unpackhi_ps(q[0][c], q[1][c]);
-        __m512 lo1 = _mm512_unpacklo_ps(q[2][c], q[3][c]),
-               hi1 = _mm512_unpackhi_ps(q[2][c], q[3][c]);
-        float *to = out + 4 * c * to_rs;
-        _mm512_storeu_ps(to, _mm512_shuffle_ps(lo0, lo1, 0x44));
-        _mm512_storeu_ps(to + to_rs, _mm512_shuffle_ps(lo0, lo1, 0xEE));
-        _mm512_storeu_ps(to + 2 * to_rs, _mm512_shuffle_ps(hi0, hi1, 0x44));
-        _mm512_storeu_ps(to + 3 * to_rs, _mm512_shuffle_ps(hi0, hi1, 0xEE));
-    }
-}
-#endif
 
 /* 16 columns of pairs [u, end) to row u of `out`; `rs` is the distance of columns in bytes. */
 static void pairs_of_columns(const char *b, int64_t rs, int64_t columns, int64_t u, int64_t end,
