@@ -15,6 +15,7 @@
 #include "eager/cpuid.h"
 #include "eager/kernels/scan.h"
 #include "eager/pool.h"
+#include "eager/rows.h"
 
 enum {
     SCAN_TILE = 1024,
@@ -31,6 +32,7 @@ typedef struct scan_job {
     const wf_red_kernels *k; /* of f64 or i64 */
     wf_scan_kernels run;
     bool product, floats;
+    bool direct, past; /* f32 as it lies in memory; its results past the caches */
     int axis;
     int64_t n, inner, outer; /* of the contiguous result: [outer][n][inner] */
     int64_t tiles;           /* of inner; 0: units are lines */
@@ -139,7 +141,8 @@ static wf_scan_kernels kernels_of(const scan_job *j)
         [WF_ISA_AVX2] = wf_scan_kernels_avx2,
         [WF_ISA_AVX512] = wf_scan_kernels_avx512,
     };
-    static const wf_scan_kernels ints[2] = {{span_sum, rows_sum}, {span_prod, rows_prod}};
+    static const wf_scan_kernels ints[2] = {{span_sum, rows_sum, NULL},
+                                            {span_prod, rows_prod, NULL}};
     const int isa = j->product && wf_isa() == WF_ISA_AVX512 ? WF_ISA_AVX2 : wf_isa();
     return j->floats ? by_isa[isa][j->product] : ints[j->product];
 }
@@ -214,16 +217,25 @@ static void tile_block(const scan_job *j, int64_t t, int64_t b, buffer *v, uint6
     const char *src = from(j, offset(j, o, c) + b * BLOCK * step);
     char *dst = to(j, (o * j->n + b * BLOCK) * j->inner + c);
     const unsigned add = j->totals ? 0 : levels_of(b);
+    const bool direct = j->direct && !j->totals && m % WF_SCAN_EVEN == 0;
+    const bool past = j->past && ((uintptr_t)dst | (uintptr_t)apart) % 64 == 0 && m % 16 == 0;
     for (int64_t r = b * BLOCK; r < end; r += WF_SCAN_ROWS) {
         const int64_t rows = end - r < WF_SCAN_ROWS ? end - r : WF_SCAN_ROWS;
+        const unsigned now = add | (r % BLOCK >= RADIX ? 8 : 0) | (unsigned)(r / WF_SCAN_ROWS & 7);
+        if (direct && rows == WF_SCAN_ROWS) {
+            j->run.rows_f32((float *)(void *)dst, j->inner, (const float *)(const void *)src, step,
+                            m, state, now, past);
+            src += WF_SCAN_ROWS * step * size;
+            dst += WF_SCAN_ROWS * apart;
+            continue;
+        }
         for (int64_t k = 0; k < rows; k++, src += step * size) {
             for (int64_t i = 0; i < m * size; i += 64) { /* past the end: nothing is read */
                 __builtin_prefetch(src + WF_SCAN_ROWS * step * size + i);
             }
             j->k->load(v->row[k], src, j->x->dtype, 1, m);
         }
-        j->run.rows(v, m, state,
-                    add | (r % BLOCK >= RADIX ? 8 : 0) | (unsigned)(r / WF_SCAN_ROWS & 7));
+        j->run.rows(v, m, state, now);
         for (int64_t k = 0; k < rows && !j->totals; k++, dst += apart) {
             j->k->store(dst, j->dst->dtype, v->row[k], m);
         }
@@ -249,7 +261,9 @@ static void units_task(void *arg, int64_t begin, int64_t end)
     for (int64_t unit = begin; unit < end; unit++) {
         for (int64_t b = 0; b * BLOCK < j->n; b++) {
             block(j, unit, b, &v, state);
-            carry_over(j, b, state, state + 3 * COLS, columns_of(j, unit));
+            if ((b + 1) * BLOCK < j->n) {
+                carry_over(j, b, state, state + 3 * COLS, columns_of(j, unit));
+            }
         }
     }
 }
@@ -356,6 +370,8 @@ WF_EXEC_DECL(scan)
     }
     if (j.inner > 1 && inner_contiguous(x, j.axis)) {
         j.tiles = (j.inner + WIDTH - 1) / WIDTH;
+        j.direct = j.run.rows_f32 && x->dtype == WEFT_F32 && j.dst->dtype == WEFT_F32;
+        j.past = j.n * j.outer * j.inner * (int64_t)sizeof(float) > WF_STREAM_BYTES;
     }
     const int64_t units = j.outer * (j.tiles ? j.tiles : j.inner), columns = columns_of(&j, 0);
     const bool cut = units < wf_num_threads() && j.n >= 4 * BLOCK && j.n * columns >= 2 * SCAN_TASK;

@@ -8,6 +8,7 @@
 #ifndef EAGER_KERNELS_SCAN_H
 #define EAGER_KERNELS_SCAN_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Levels of 64^(k+1) elements that an index can have; rows of a step; columns of a tile, and how far apart its rows are in a
@@ -17,7 +18,8 @@ enum {
     WF_SCAN_ROWS = 8,
     WF_SCAN_WIDTH = 256,
     WF_SCAN_COLS = 264,
-    WF_SCAN_STATE = 3 + WF_SCAN_LEVELS - 1
+    WF_SCAN_STATE = 3 + WF_SCAN_LEVELS - 1,
+    WF_SCAN_EVEN = 8 /* columns of a register of f64, at most */
 };
 
 /* What is kept of a line or of a row of lines, [WF_SCAN_STATE][lines or WF_SCAN_COLS]: totals of the left halves of 8, 16 and 32 elements, then
@@ -28,6 +30,10 @@ typedef struct wf_scan_kernels {
     void (*span)(void *v, int64_t n, void *s, unsigned add);
     /* The same of 8 rows WF_SCAN_COLS apart of n columns; `add` has in bits 0 to 2 which eight of a group's it is. */
     void (*rows)(void *v, int64_t n, void *s, unsigned add);
+    /* The same of f32 at src, rows `step` apart, to dst, rows `apart`; n is a multiple of WF_SCAN_EVEN. past: past the caches,
+     * whole lines of them. NULL where there is none. */
+    void (*rows_f32)(float *dst, int64_t apart, const float *src, int64_t step, int64_t n, void *s,
+                     unsigned add, bool past);
 } wf_scan_kernels;
 
 /* [product]; products with AVX-512 are those of AVX2, to keep the library small. */

@@ -78,37 +78,99 @@
         }                                                                                          \
         s[3] = carry[0];                                                                           \
     }                                                                                              \
+    /* Running values of eight rows, v: in place. */                                               \
+    WF_INLINE void eight_##NAME(V *v, double *s, unsigned add)                                     \
+    {                                                                                              \
+        v[1] = v[0] OP v[1], v[3] = v[2] OP v[3], v[5] = v[4] OP v[5], v[7] = v[6] OP v[7];        \
+        v[2] = v[1] OP v[2], v[3] = v[1] OP v[3], v[6] = v[5] OP v[6], v[7] = v[5] OP v[7];        \
+        v[4] = v[3] OP v[4], v[5] = v[3] OP v[5], v[6] = v[3] OP v[6], v[7] = v[3] OP v[7];        \
+        for (int l = 0; l <= 3 || add >> l; l++, s += WF_SCAN_COLS) {                              \
+            if (add >> l & 1) {                                                                    \
+                const V total = LOADV(s);                                                          \
+                WF_UNROLL for (int k = 0; k < 8; k++) v[k] = total OP v[k];                        \
+            }                                                                                      \
+            if (l < 3 ? !(add >> l & 1) : l == 3 && (add & 7) == 7)                                \
+                STOREV(s, v[7]);                                                                   \
+        }                                                                                          \
+    }                                                                                              \
     static void rows_##NAME(void *values, int64_t n, void *state, unsigned add)                    \
     {                                                                                              \
         for (int64_t c = 0; c < n; c += VN) {                                                      \
             double *const at = (double *)values + c, *s = (double *)state + c;                     \
             V v[8];                                                                                \
             WF_UNROLL for (int k = 0; k < 8; k++) v[k] = LOADV(at + k * WF_SCAN_COLS);             \
-            WF_UNROLL for (int w = 1; w < 8; w *= 2)                                               \
-            {                                                                                      \
-                WF_UNROLL for (int k = 0; k < 8; k++)                                              \
-                {                                                                                  \
-                    if (k & w)                                                                     \
-                        v[k] = v[(k & -w) - 1] OP v[k];                                            \
-                }                                                                                  \
-            }                                                                                      \
-            for (int l = 0; l <= 3 || add >> l; l++, s += WF_SCAN_COLS) {                          \
-                if (add >> l & 1) {                                                                \
-                    const V total = LOADV(s);                                                      \
-                    WF_UNROLL for (int k = 0; k < 8; k++) v[k] = total OP v[k];                    \
-                }                                                                                  \
-                if (l < 3 ? !(add >> l & 1) : l == 3 && (add & 7) == 7)                            \
-                    STOREV(s, v[7]);                                                               \
-            }                                                                                      \
+            eight_##NAME(v, s, add);                                                               \
             WF_UNROLL for (int k = 0; k < 8; k++) STOREV(at + k * WF_SCAN_COLS, v[k]);             \
         }                                                                                          \
     }
 
 SCAN(sum, +, -0.0)
+#if VN > 2
+/* Of `sets` registers of columns of eight rows of f32 as they lie in memory; the rows that come next are asked for. Whole
+ * lines at a time, where there are registers for it: rows a power of two apart drive out each other's. */
+WF_INLINE void columns_f32(float *dst, int64_t apart, const float *src, int64_t step, double *state,
+                           unsigned add, bool past, const int sets)
+{
+    V v[2][8];
+    WF_UNROLL for (int k = 0; k < 8; k++)
+    {
+        const float *const at = src + k * step;
+        __builtin_prefetch(at + 8 * step);
+        WF_UNROLL for (int i = 0; i < sets; i++)
+        {
 #if VN == 8
-const wf_scan_kernels WF_JOIN(wf_scan_kernels, WF_ISA)[1] = {{span_sum, rows_sum}};
+            v[i][k] = (V)_mm512_cvtps_pd(_mm256_loadu_ps(at + i * VN));
+#else
+            v[i][k] = (V)_mm256_cvtps_pd(_mm_loadu_ps(at + i * VN));
+#endif
+        }
+    }
+    WF_UNROLL for (int i = 0; i < sets; i++)
+    {
+        eight_sum(v[i], state + i * VN, add);
+    }
+    WF_UNROLL for (int k = 0; k < 8; k++)
+    {
+        WF_UNROLL for (int i = 0; i < sets; i++)
+        {
+            float *const to = dst + k * apart + i * VN;
+#if VN == 8
+            const __m256 r = _mm512_cvtpd_ps((__m512d)v[i][k]);
+            if (past)
+                _mm256_stream_ps(to, r);
+            else
+                _mm256_storeu_ps(to, r);
+#else
+            const __m128 r = _mm256_cvtpd_ps((__m256d)v[i][k]);
+            if (past)
+                _mm_stream_ps(to, r);
+            else
+                _mm_storeu_ps(to, r);
+#endif
+        }
+    }
+}
+static void rows_f32(float *dst, int64_t apart, const float *src, int64_t step, int64_t n,
+                     void *state, unsigned add, bool past)
+{
+    enum { SETS = VN == 8 ? 2 : 1 };
+    double *const s = state;
+    int64_t c = 0;
+    for (; c + SETS * VN <= n; c += SETS * VN)
+        columns_f32(dst + c, apart, src + c, step, s + c, add, past, SETS);
+    for (; c < n; c += VN)
+        columns_f32(dst + c, apart, src + c, step, s + c, add, past, 1);
+    if (past)
+        _mm_sfence();
+}
+#define ROWS_F32 rows_f32
+#else
+#define ROWS_F32 NULL
+#endif
+#if VN == 8
+const wf_scan_kernels WF_JOIN(wf_scan_kernels, WF_ISA)[1] = {{span_sum, rows_sum, ROWS_F32}};
 #else
 SCAN(prod, *, 1.0)
-const wf_scan_kernels WF_JOIN(wf_scan_kernels, WF_ISA)[2] = {{span_sum, rows_sum},
-                                                             {span_prod, rows_prod}};
+const wf_scan_kernels WF_JOIN(wf_scan_kernels, WF_ISA)[2] = {{span_sum, rows_sum, ROWS_F32},
+                                                             {span_prod, rows_prod, NULL}};
 #endif

@@ -601,7 +601,7 @@ Test(reduce, long_scans)
     static const struct {
         int64_t rows, n, cols;
     } shapes[] = {{1, 5000, 1},  {1, 64 * 4096 + 4161, 1}, {2, 65537, 1}, {1, 4096, 5},
-                  {1, 22000, 3}, {1, 16384, 300},          {3, 130, 70}};
+                  {1, 22000, 3}, {1, 16384, 300},          {3, 130, 70},  {1, 4700, 24}};
     static const int types[] = {WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_I32};
     const int threads = wf_num_threads();
     int trial = 0;
@@ -619,6 +619,19 @@ Test(reduce, long_scans)
         }
     }
     wf_set_num_threads(threads);
+}
+
+/* f32 sums that are stored past the caches, whole lines and columns that are none. */
+Test(reduce, scans_past_the_caches)
+{
+    const int64_t dims[3] = {1, 6000, 1056};
+    operand x = make_operand(WEFT_F32, 3, dims, PLAIN);
+    fill_operand(&x, 0);
+    for (int trial = 0; trial < 3; trial++) { /* every instruction set */
+        set_machine(trial * 5);
+        check_scan(WF_OP_CUMSUM, &x.v, 1, 2500);
+    }
+    free_operand(&x);
 }
 
 /* Of values that are not negative no output is less than the one before it, and each is near the exact one. */
