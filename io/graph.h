@@ -66,21 +66,21 @@ wf_plan *wf_graph_plan_of(weft_graph *g, unsigned flags, const weft_tensor *in, 
 
 enum { WF_SYMBOL_NAME = 32, WF_GRAPH_DIMS = 512 };
 
-/* Symbols of a function that is recorded more than once: size[i][k] is that of symbol k in recording i. */
-enum { WF_RECORDINGS = 3 };
+/* Symbols of a function that is recorded more than once: at.size[i][k] is that of symbol k in recording i, of which the first is the
+ * example's. */
 typedef struct wf_graph_symbols {
     int n;
     char name[WF_MAX_SYMBOLS][WF_SYMBOL_NAME];
     wf_range range[WF_MAX_SYMBOLS];
-    int64_t size[WF_RECORDINGS][WF_MAX_SYMBOLS];
+    wf_points at;
     int of[WF_GRAPH_DIMS]; /* the symbol of each extent that was named */
 } wf_graph_symbols;
 
 /* f with its symbols replaced by sizes. NULL with why filled. */
 wf_fn *wf_graph_bind(const wf_fn *f, const int64_t *sizes, wf_why *why);
-/* The first recording with symbols where its extents differ from those of the others. third NULL: only symbols themselves can be
- * told from two. NULL with why filled. */
-wf_fn *wf_graph_unify(const wf_fn *f, const wf_fn *second, const wf_fn *third,
-                      const wf_graph_symbols *s, wf_why *why);
+/* The first recording with symbols where its extents differ from those of the others. Of two recordings only symbols themselves can be
+ * told, of WF_POINTS_APART what is of one symbol, of all of s->at what is of several. NULL with why filled; *untold: more might tell. */
+wf_fn *wf_graph_unify(const wf_fn *const *recording, int n, const wf_graph_symbols *s, bool *untold,
+                      wf_why *why);
 
 #endif

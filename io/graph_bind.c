@@ -2,8 +2,8 @@
  * io/graph_bind.c -- rebuilding a function with other extents: sizes for symbols, or symbols where recordings differ.
  *
  * Where recordings agree there is a constant, where they differ by what a symbol differs there is the symbol. A symbol times an
- * integer (over another) plus an integer goes through any two points, so a third recording has to confirm it; anything else is
- * refused. Rebuilding appends every instruction through the checking builder, so what comes out is verified: a wrong guess about a
+ * integer (over another) plus an integer goes through any two points, so a third recording has to confirm it; what is of several symbols
+ * takes more (jit/ir/extents.c); anything else is refused. Rebuilding appends every instruction through the checking builder, so what comes out is verified: a wrong guess about a
  * result's extent cannot survive a run, whose sizes are inferred anew.
  */
 #include <string.h>
@@ -12,13 +12,30 @@
 
 /* How an extent of f (and of its twins) is written in the rebuilt function. */
 typedef struct mapper {
-    const wf_fn *f, *twin[WF_RECORDINGS]; /* unifying: f and the others */
-    int n;                                /* of them; 0: binding */
-    const int64_t *sizes;                 /* binding */
-    const wf_graph_symbols *symbols;      /* unifying */
-    uint32_t at;                          /* instruction, for messages */
-    bool plain;                           /* only symbols themselves are extents here */
+    const wf_fn *f, *const *twin;    /* unifying: f and the others */
+    int n;                           /* of them; 0: binding */
+    const int64_t *sizes;            /* binding */
+    const wf_graph_symbols *symbols; /* unifying */
+    const wf_fn *out;                /* what is made */
+    uint32_t at;                     /* instruction, for messages */
+    bool untold;                     /* an extent of the recordings is none that was found */
+    bool plain;                      /* only symbols themselves are extents here */
 } mapper;
+
+/* "'n' is 3, 'm' is 5": those that v is of, with the sizes that are given. */
+static const char *since(const mapper *m, int64_t v, char text[96])
+{
+    const uint32_t set = wf_sym_symbols(m->f, v);
+    size_t n = 0;
+    text[0] = '\0';
+    for (uint32_t k = 0; k < m->f->nsymbols && n < 96; k++) {
+        if (set >> k & 1) {
+            n += (size_t)snprintf(text + n, 96 - n, "%s'%s' is %lld", n ? ", " : "",
+                                  m->f->symbols[k], (long long)m->sizes[k]);
+        }
+    }
+    return text;
+}
 
 /* A row that is refused: which, called where. With sizes for symbols: because of an integer that is negative with them? Where it is
  * no extent, but where a slice begins, it may be. A computed padding may not, though the row knows what that means: the function
@@ -27,15 +44,14 @@ static int explain_refusal(const mapper *m, const wf_attr *attr, int rc, wf_why 
 {
     const wf_ins *i = &m->f->ins[m->at];
     const char *site = m->f->locs[i->loc];
-    char text[WF_EXTENT_TEXT], says[sizeof why->rule];
+    char text[WF_EXTENT_TEXT], sizes[96], says[sizeof why->rule];
     snprintf(says, sizeof says, "%s", why->rule);
     for (int k = 0; k < attr->n_dyn && m->n == 0; k++) {
         const int64_t v = attr->dyn[k];
-        if (wf_is_sym(m->f, v) && wf_sym_value(v, m->sizes) < 0) {
-            const uint32_t s = wf_sym_of(v);
-            snprintf(says, sizeof says, "'%s' would be %lld, since '%s' is %lld",
-                     wf_extent_text(m->f, v, text), (long long)wf_sym_value(v, m->sizes),
-                     m->f->symbols[s], (long long)m->sizes[s]);
+        if (wf_is_sym(m->f, v) && wf_sym_value(m->f, v, m->sizes) < 0) {
+            snprintf(says, sizeof says, "'%.80s' would be %lld, since %s",
+                     wf_extent_text(m->f, v, text), (long long)wf_sym_value(m->f, v, m->sizes),
+                     since(m, v, sizes));
             why->hint[0] = '\0';
             rc = WEFT_ESHAPE;
             break;
@@ -56,64 +72,72 @@ static int explain_refusal(const mapper *m, const wf_attr *attr, int rc, wf_why 
     return rc;
 }
 
-static int64_t extent_through(const mapper *m, const int64_t v[WF_RECORDINGS])
+/* v: in each recording. */
+static int64_t extent_through(const mapper *m, const int64_t *v)
 {
-    int64_t found = -1;
-    for (int k = 0; k < m->symbols->n && found < 0; k++) {
-        int64_t size[WF_RECORDINGS];
-        for (int i = 0; i < WF_RECORDINGS; i++) { /* two recordings: the second counts twice */
-            size[i] = m->symbols->size[i < m->n ? i : m->n - 1][k];
+    const wf_graph_symbols *s = m->symbols;
+    int64_t found = -1, x[WF_POINTS_APART], size[WF_POINTS_APART];
+    for (int k = 0; k < s->n && found < 0; k++) {
+        for (int i = 0; i < WF_POINTS_APART; i++) { /* two recordings: the second counts twice */
+            const int from = i < m->n ? i : m->n - 1;
+            size[i] = s->at.size[from][k];
+            x[i] = v[from];
         }
-        found = wf_sym_through((uint32_t)k, m->symbols->range[k].multiple, size, v);
+        found = wf_sym_through((uint32_t)k, s->range[k].multiple, size, x);
         found = m->plain && found != WF_SYM(k) ? -1 : found;
     }
-    return found;
+    const bool joint = found < 0 && !m->plain && m->n > WF_POINTS_APART;
+    return joint ? wf_extent_through(m->out, &s->at, v) : found;
 }
 
-/* v: in each recording. */
-static int map_extent(const mapper *m, const int64_t v[WF_RECORDINGS], int64_t *out, wf_why *why)
+/* v: in each recording; in f. */
+static int map_extent(mapper *m, const int64_t *v, int64_t *out, wf_why *why)
 {
+    bool same = true;
     *out = v[0];
     if (m->n == 0) {
-        *out = wf_is_sym(m->f, v[0]) ? wf_sym_value(v[0], m->sizes) : v[0];
+        *out = wf_is_sym(m->f, v[0]) ? wf_sym_value(m->f, v[0], m->sizes) : v[0];
         return 0;
     }
-    if (v[0] == v[1] && v[0] == v[2]) {
+    for (int i = 1; i < m->n; i++) {
+        same = same && v[i] == v[0];
+    }
+    if (same) {
         return 0;
     }
     *out = extent_through(m, v);
     if (*out >= 0) {
         return 0;
     }
-    uint32_t i, j;
-    const char op = wf_sym_pair((uint32_t)m->symbols->n, m->symbols->size, m->n, v, &i, &j);
-    const char *row = wf_rows[m->f->ins[m->at].op].name;
-    int code =
-        op ? wf_fail(why, WEFT_EUNSUPPORTED, "%s (%%%u): a size is '%s' %c '%s', of two symbols",
-                     row, m->at + 1, m->symbols->name[i], op, m->symbols->name[j])
-           : wf_fail(why, WEFT_EUNSUPPORTED,
-                     "%s (%%%u): a size is %lld for the example and %lld for another recording, "
-                     "which is no symbol",
-                     row, m->at + 1, (long long)v[0], (long long)v[1]);
-    wf_hint(why, "an extent can be a symbol times an integer plus an integer, not of two "
-                 "symbols; a quotient where only multiples are sizes: \"n%%4==0\"");
-    return code;
+    m->untold = true;
+    wf_fail(why, WEFT_EUNSUPPORTED,
+            "%s (%%%u): a size is %lld for the example and %lld for another recording, which is no "
+            "symbol",
+            wf_rows[m->f->ins[m->at].op].name, m->at + 1, (long long)v[0], (long long)v[1]);
+    wf_hint(why, "an extent can be a sum of symbols, products of two of them and integers; a "
+                 "quotient where only multiples are sizes: \"n%%4==0\"");
+    return WEFT_EUNSUPPORTED;
 }
 
-/* Instruction `at` of recording i; the last one stands for those that are not there. */
+/* Recordings, or the one function that is bound; instruction `at` of recording i. */
+static int recordings(const mapper *m)
+{
+    return m->n == 0 ? 1 : m->n;
+}
 static const wf_fn *twin(const mapper *m, int i)
 {
-    return m->n == 0 ? m->f : m->twin[i < m->n ? i : m->n - 1];
+    return m->n == 0 ? m->f : m->twin[i];
 }
 static const wf_ins *twin_ins(const mapper *m, int i)
 {
     return &twin(m, i)->ins[m->at];
 }
 
-static int map_type(const mapper *m, wf_type *out, wf_why *why)
+static int map_type(mapper *m, wf_type *out, wf_why *why)
 {
-    const wf_type *t[WF_RECORDINGS];
-    for (int i = 0; i < WF_RECORDINGS; i++) {
+    const wf_type *t[WF_POINTS];
+    int64_t v[WF_POINTS];
+    for (int i = 0; i < recordings(m); i++) {
         t[i] = &twin(m, i)->types[twin_ins(m, i)->type];
         if (t[i]->dtype != t[0]->dtype || t[i]->rank != t[0]->rank) {
             return wf_fail(why, WEFT_EUNSUPPORTED, "%%%u has another type in another recording",
@@ -122,7 +146,9 @@ static int map_type(const mapper *m, wf_type *out, wf_why *why)
     }
     *out = *t[0];
     for (int k = 0; k < out->rank; k++) {
-        const int64_t v[] = {t[0]->dims[k], t[1]->dims[k], t[2]->dims[k]};
+        for (int i = 0; i < recordings(m); i++) {
+            v[i] = t[i]->dims[k];
+        }
         int rc = map_extent(m, v, &out->dims[k], why);
         if (rc) {
             return rc;
@@ -153,23 +179,27 @@ static bool same_structure(const wf_attr *p, const wf_attr *q)
     return same;
 }
 
-static int map_row(const mapper *m, wf_fn *out, const wf_ins *i, wf_why *why)
+static int map_row(mapper *m, wf_fn *out, const wf_ins *i, wf_why *why)
 {
-    const wf_attr *p[WF_RECORDINGS];
-    for (int r = 0; r < WF_RECORDINGS; r++) {
+    const wf_attr *p[WF_POINTS];
+    for (int r = 0; r < recordings(m); r++) {
         p[r] = wf_ins_attr(twin(m, r), twin_ins(m, r));
         if (!same_structure(p[0], p[r])) {
             return differs(m, why);
         }
     }
-    int64_t dyn[256];
+    int64_t dyn[256], v[WF_POINTS];
     wf_attr attr = *p[0];
     for (int k = 0; k < attr.n_dyn; k++) {
-        const int64_t v[] = {p[0]->dyn[k], p[1]->dyn[k], p[2]->dyn[k]};
+        bool same = true;
+        for (int r = 0; r < recordings(m); r++) {
+            v[r] = p[r]->dyn[k];
+            same = same && v[r] == v[0];
+        }
         const bool fixed = !wf_slot_is_extent(i->op, p[0], k);
-        int rc = fixed && v[0] == v[1] && v[0] == v[2] ? 0 : map_extent(m, v, &dyn[k], why);
+        int rc = fixed && same ? 0 : map_extent(m, v, &dyn[k], why);
         dyn[k] = fixed ? v[0] : dyn[k];
-        if (rc || (fixed && (v[0] != v[1] || v[0] != v[2]))) {
+        if (rc || (fixed && !same)) {
             return rc ? rc : differs(m, why);
         }
     }
@@ -205,13 +235,12 @@ static bool is_same_ins(const mapper *m)
 static int check_input(const mapper *m, const wf_type *t, wf_why *why)
 {
     const wf_type *was = &m->f->types[m->f->ins[m->at].type];
-    char text[WF_EXTENT_TEXT];
+    char text[WF_EXTENT_TEXT], sizes[96];
     for (int k = 0; k < t->rank && m->n == 0; k++) {
         if (t->dims[k] < 0) {
-            const uint32_t s = wf_sym_of(was->dims[k]);
-            return wf_fail(why, WEFT_ESHAPE, "input (%%%u): '%s' would be %lld, since '%s' is %lld",
+            return wf_fail(why, WEFT_ESHAPE, "input (%%%u): '%.80s' would be %lld, since %s",
                            m->at + 1, wf_extent_text(m->f, was->dims[k], text),
-                           (long long)t->dims[k], m->f->symbols[s], (long long)m->sizes[s]);
+                           (long long)t->dims[k], since(m, was->dims[k], sizes));
         }
     }
     return 0;
@@ -259,6 +288,7 @@ static wf_fn *rebuild(mapper *m, wf_fn *out, wf_why *why)
 {
     const wf_fn *f = m->f;
     int rc = 0;
+    m->out = out;
     for (int i = 1; i < m->n; i++) {
         if (f->n != m->twin[i]->n || f->noutputs != m->twin[i]->noutputs) {
             wf_fail(why, WEFT_EUNSUPPORTED, "the function does something else when sizes change");
@@ -296,11 +326,12 @@ wf_fn *wf_graph_bind(const wf_fn *f, const int64_t *sizes, wf_why *why)
     return rebuild(&m, out, why);
 }
 
-wf_fn *wf_graph_unify(const wf_fn *f, const wf_fn *second, const wf_fn *third,
-                      const wf_graph_symbols *s, wf_why *why)
+wf_fn *wf_graph_unify(const wf_fn *const *recording, int n, const wf_graph_symbols *s, bool *untold,
+                      wf_why *why)
 {
-    mapper m = {.f = f, .twin = {f, second, third}, .n = third ? 3 : 2, .symbols = s};
-    wf_fn *out = wf_fn_new(f->name);
+    mapper m = {.f = recording[0], .twin = recording, .n = n, .symbols = s};
+    wf_fn *out = wf_fn_new(m.f->name);
+    *untold = false;
     for (int k = 0; out && k < s->n; k++) {
         if (wf_fn_symbol(out, s->name[k], strlen(s->name[k])) != k) {
             wf_fail(why, WEFT_EINVALID, "'%s' is no name for a symbol, or there are more than %d",
@@ -314,5 +345,7 @@ wf_fn *wf_graph_unify(const wf_fn *f, const wf_fn *second, const wf_fn *third,
         wf_fail(why, WEFT_ENOMEM, "out of memory");
         return NULL;
     }
-    return rebuild(&m, out, why);
+    out = rebuild(&m, out, why);
+    *untold = m.untold;
+    return out;
 }

@@ -232,13 +232,13 @@ static int add_symbol(const weft_graph_args *a, int d, wf_graph_symbols *s)
         wf_api_error("jit_graph", WEFT_EINVALID, "more than %d symbols", WF_MAX_SYMBOLS);
         return WEFT_EINVALID;
     }
-    if (k < s->n && s->size[0][k] != size) {
+    if (k < s->n && s->at.size[0][k] != size) {
         wf_api_error("jit_graph", WEFT_ESHAPE, "'%s' is %lld on one axis and %lld on another", name,
-                     (long long)s->size[0][k], (long long)size);
+                     (long long)s->at.size[0][k], (long long)size);
         return WEFT_ESHAPE;
     }
     memcpy(s->name[k], name, sizeof name);
-    s->size[0][k] = size;
+    s->at.size[0][k] = size;
     const wf_range r = k == s->n ? range : both_ranges(s->range[k], range);
     s->range[k] = r;
     s->of[d] = k;
@@ -262,14 +262,14 @@ static int add_symbol(const weft_graph_args *a, int d, wf_graph_symbols *s)
  * for any extent of it, or for one of a product? */
 static bool is_related(const wf_graph_symbols *s, int nth, int k, int64_t x)
 {
-    const int64_t *a = s->size[0], *b = s->size[1];
+    const int64_t *a = s->at.size[0], *b = s->at.size[1];
     for (int j = 0; j < k && nth == 1; j++) {
         if (x * a[j] == b[j] * a[k] || x - b[j] == a[k] - a[j]) {
             return true;
         }
     }
     for (int j = 0; j < k && nth == 2; j++) {
-        const int64_t by = b[j] - a[j], more = b[k] - a[k], c = s->size[2][j];
+        const int64_t by = b[j] - a[j], more = b[k] - a[k], c = s->at.size[2][j];
         const int64_t product = b[j] * b[k] - a[j] * a[k], last = c * x - a[j] * a[k];
         if (more * (c - a[j]) == (x - a[k]) * by || product * (c - a[j]) == last * by ||
             product * (x - a[k]) == last * more) {
@@ -283,13 +283,13 @@ static bool is_related(const wf_graph_symbols *s, int nth, int k, int64_t x)
  * another symbol is taken only where the range leaves no choice. 0: it leaves none at all. */
 static int64_t other_size(const wf_graph_symbols *s, int nth, int k, int64_t most)
 {
-    int64_t taken[WF_MAX_SYMBOLS + WF_RECORDINGS];
+    int64_t taken[WF_MAX_SYMBOLS + WF_POINTS_APART];
     int n = 0;
     for (int i = 0; i < nth; i++) {
-        taken[n++] = s->size[i][k];
+        taken[n++] = s->at.size[i][k];
     }
     for (int j = 0; j < k; j++) {
-        taken[n++] = s->size[nth][j];
+        taken[n++] = s->at.size[nth][j];
     }
     const wf_range r = s->range[k];
     const int64_t least = wf_range_from(r, 1);
@@ -321,14 +321,15 @@ typedef enum wf_sizes { SIZES_SMALL, SIZES_FAR, SIZES_FALL } wf_sizes;
 /* The symbol that has none left, or -1. */
 static int choose_sizes(wf_graph_symbols *s, int nth, wf_sizes how)
 {
-    static const int64_t primes[WF_RECORDINGS][WF_MAX_SYMBOLS] = {
+    static const int64_t primes[WF_POINTS_APART][WF_MAX_SYMBOLS] = {
         [1] = {7, 13, 19, 29, 37, 43, 53, 61, 71, 79, 89, 101, 107, 113, 131, 139},
         [2] = {17, 31, 47, 67, 83, 103, 127, 149, 163, 179, 193, 211, 227, 241, 257, 271}};
     for (int k = 0; k < s->n; k++) {
         const int at = how == SIZES_FALL ? s->n - 1 - k : k;
         const int64_t most = (primes[nth][at] - 1) * s->range[k].multiple;
-        s->size[nth][k] = other_size(s, nth, k, most + (how == SIZES_FAR ? s->size[0][k] : 0));
-        if (s->size[nth][k] == 0) {
+        s->at.size[nth][k] =
+            other_size(s, nth, k, most + (how == SIZES_FAR ? s->at.size[0][k] : 0));
+        if (s->at.size[nth][k] == 0) {
             return k;
         }
     }
@@ -370,7 +371,7 @@ static int record_sizes(const weft_graph_args *a, int n_out, const wf_graph_symb
                         recording *r)
 {
     weft_tensor x[64];
-    inputs_of(a, s, s->size[nth], false, x);
+    inputs_of(a, s, s->at.size[nth], false, x);
     return record(a, x, n_out, r);
 }
 
@@ -435,42 +436,72 @@ static int check_weights(const weft_graph_args *a, const recording *r, const rec
     return 0;
 }
 
-/* The function with symbols, from r and two further recordings, the second of them only if one is not enough: what is a symbol
- * itself can be told from two, what is computed from one only from three. 0, or an error recorded; *fails: the function's own. */
+/* Records the function at the further sizes of `at` that are not recorded yet: n are, the first of them the caller's. */
+static int record_points(const weft_graph_args *a, int n_out, const wf_graph_symbols *s, int upto,
+                         recording *all, int *n)
+{
+    int rc = 0;
+    while (*n < upto && !rc) {
+        rc = record_sizes(a, n_out, s, *n, &all[*n]);
+        *n += rc == 0;
+    }
+    return rc;
+}
+
+/* The function with symbols of n recordings. */
+static wf_fn *unify_recorded(const recording *all, int n, const wf_graph_symbols *s, bool *untold,
+                             wf_why *why)
+{
+    const wf_fn *fn[WF_POINTS];
+    for (int i = 0; i < n; i++) {
+        fn[i] = all[i].fn;
+    }
+    wf_why_clear(why);
+    return wf_graph_unify(fn, n, s, untold, why);
+}
+
+/* The function with symbols, from r and further recordings, as few as tell its extents: what is a symbol itself can be told from two,
+ * what is computed from one only from three, what is computed from several only from those around one (few symbols: each two are moved).
+ * 0, or an error recorded; *fails: the function's own. */
 static int unify(const weft_graph_args *a, int n_out, wf_graph_symbols *s, wf_sizes how,
                  const recording *r, wf_fn **out, bool *fails)
 {
-    recording second = {0}, third = {0};
-    wf_why why = {0}, more = {0};
+    enum { JOINT = 6 };
+    recording all[WF_POINTS] = {*r};
+    wf_why why = {0};
+    bool untold = false;
+    int n = 1, k = choose_sizes(s, 1, how);
     *out = NULL;
     *fails = false;
-    const int k = choose_sizes(s, 1, how);
     if (k >= 0) {
         char text[WF_RANGE_TEXT];
         wf_api_error("jit_graph", WEFT_EUNSUPPORTED, "'%s' leaves no other size to record with",
                      wf_range_text(s->name[k], s->range[k], text));
         return WEFT_EUNSUPPORTED;
     }
-    int rc = record_sizes(a, n_out, s, 1, &second);
+    int rc = record_points(a, n_out, s, 2, all, &n);
+    *out = rc ? NULL : unify_recorded(all, n, s, &untold, &why);
+    if (!rc && !*out && choose_sizes(s, 2, how) < 0) {
+        rc = record_points(a, n_out, s, WF_POINTS_APART, all, &n);
+        *out = rc ? NULL : unify_recorded(all, n, s, &untold, &why);
+    }
+    if (!rc && !*out && untold && n == WF_POINTS_APART && s->n <= JOINT) {
+        wf_points_around(s->range, s->n, &s->at);
+        rc = record_points(a, n_out, s, s->at.n, all, &n);
+        *out = rc ? NULL : unify_recorded(all, n, s, &untold, &why);
+    }
     *fails = rc != 0;
-    if (rc) {
-        return rc;
+    for (int i = 1; i < n && *out; i++) {
+        if (check_weights(a, r, &all[i], &why)) {
+            wf_fn_free(*out);
+            *out = NULL;
+        }
     }
-    *out = wf_graph_unify(r->fn, second.fn, NULL, s, &why);
-    if (!*out && choose_sizes(s, 2, how) < 0) {
-        rc = record_sizes(a, n_out, s, 2, &third);
-        *fails = rc != 0;
-        *out = rc ? NULL : wf_graph_unify(r->fn, second.fn, third.fn, s, &more);
+    for (int i = 1; i < n; i++) {
+        drop_recording(&all[i]);
     }
-    if (*out &&
-        (check_weights(a, r, &second, &more) || (third.fn && check_weights(a, r, &third, &more)))) {
-        wf_fn_free(*out);
-        *out = NULL;
-    }
-    drop_recording(&second);
-    drop_recording(&third);
     if (!*out && !rc) {
-        rc = wf_raise_status(wf_ctx_get(), "jit_graph", 0, NULL, more.code ? &more : &why);
+        rc = wf_raise_status(wf_ctx_get(), "jit_graph", 0, NULL, &why);
     }
     return rc;
 }
@@ -698,7 +729,7 @@ static void others(const probe *p, int setting, int k, int64_t x, int64_t *size)
     for (int j = 0; j < s->n; j++) {
         const int64_t n = setting == SMALL   ? 1
                           : setting == LARGE ? (INT64_C(1) << 24) - j
-                                             : s->size[0][j];
+                                             : s->at.size[0][j];
         size[j] = j == k ? x : wf_range_from(s->range[j], n);
     }
 }
@@ -731,7 +762,7 @@ static void find_ranges(probe *p)
     const bool refuses = p->refuses;
     for (int k = 0; k < s->n; k++) {
         const wf_range r = s->range[k];
-        const int64_t example = s->size[0][k], far = r.most < NO_MORE ? r.most : NO_MORE,
+        const int64_t example = s->at.size[0][k], far = r.most < NO_MORE ? r.most : NO_MORE,
                       end = wf_range_to(r, far), first = wf_range_from(r, 0);
         int64_t least = example, most = example;
         for (int i = s->n > 1 ? SMALL : LARGE - refuses; i < SETTINGS; i++) {
@@ -778,7 +809,7 @@ static bool find_multiples(const probe *p, wf_graph_symbols *s)
     enum { ALL_STEPS = 64 };
     bool found = false;
     for (int k = 0; k < s->n; k++) {
-        const int64_t example = s->size[0][k], by = s->range[k].multiple;
+        const int64_t example = s->at.size[0][k], by = s->range[k].multiple;
         const int64_t end = example < WF_MOST_MULTIPLE ? example : WF_MOST_MULTIPLE;
         int64_t d = by;
         while (d <= end && ((d > ALL_STEPS && example % d != 0) ||
@@ -860,7 +891,7 @@ static void look_for_one(const weft_graph_args *a, int n_out, const recording *r
     snprintf(cause, sizeof cause, "%s", weft_last_error());
     for (int i = 0; i < s->n; i++) {
         for (int j = i + 1; j < s->n; j++) {
-            if (s->size[0][i] == s->size[0][j] && goes_as_one(a, n_out, r, s, i, j)) {
+            if (s->at.size[0][i] == s->at.size[0][j] && goes_as_one(a, n_out, r, s, i, j)) {
                 wf_api_error("jit_graph", WEFT_EUNSUPPORTED,
                              "'%s' and '%s' have to be one size, so give both axes one name; "
                              "where they differ: %.160s",

@@ -50,7 +50,7 @@ typedef struct weft_graph_args {
     const char *const *input_names;  /* NULL: input_0, input_1, ... */
     const char *const *output_names; /* NULL: output_0, ... */
     const weft_graph_dim *
-        dims; /* symbols; the function is then recorded again, with other sizes, up to seven times, and more often if it fails */
+        dims; /* symbols; the function is then recorded again, with other sizes, up to seven times, and more often if it fails or an extent is of several symbols */
     int n_dims;
     bool
         fast_math; /* runs need not have the function's bits, as weft/jit.h says; saved with the graph */
@@ -59,7 +59,7 @@ typedef struct weft_graph_args {
 /* NULL with an error recorded: fn's own; a read of any value, and a write to a tensor from outside (WEFT_EUNSUPPORTED,
  * whether or not fn looked at the status: a value read would be a constant of the graph); a size or number that depends on a symbol
  * in a way the graph cannot say (an extent can be a symbol times an integer plus an integer, as after x[1:], or over one that it is
- * a multiple of); a function that does
+ * a multiple of, and a sum of symbols, products of two of them and integers); a function that does
  * something else, or reads other tensors from outside, at one of the sizes it is recorded with: the example's, one or two more,
  * all symbols 1, all 2, and one far above or the largest that a range allows. A branch that none of these takes goes unseen, as does
  * one at a size where fn fails.
@@ -92,7 +92,7 @@ typedef struct weft_graph_port {
     int rank;
     int64_t dims[WEFT_MAX_RANK]; /* -1: a symbol */
     const char *symbols
-        [WEFT_MAX_RANK]; /* its name, or NULL; of an output also "seq-1", "2*batch", "3*n/4+2" */
+        [WEFT_MAX_RANK]; /* its name, or NULL; of an output also "seq-1", "3*n/4+2", "n*m+1" */
 } weft_graph_port;
 /* How many there are; 0 for NULL. */
 WEFT_API int weft_graph_inputs(const weft_graph *g);

@@ -121,6 +121,9 @@ void wf_fn_clear(wf_fn *f)
     f->n = f->ntypes = f->nlists = f->nsymbols = f->ninputs = f->nslots = f->noutputs = 0;
     f->ncalls = f->nnames = 0;
     f->nattrs = f->nlocs = 1;
+    if (f->polys) {
+        f->polys->n = 0;
+    }
 }
 
 void wf_fn_free(wf_fn *f)
@@ -142,6 +145,8 @@ void wf_fn_free(wf_fn *f)
     free(f->calls);
     free(f->names);
     free(f->symbols);
+    free(f->polys ? f->polys->p : NULL);
+    free(f->polys);
     free(f->inputs);
     free(f->slots);
     free(f->slot_kind);
@@ -512,12 +517,31 @@ static bool same_bytes(const void *a, const void *b, size_t n)
     return n == 0 || memcmp(a, b, n) == 0;
 }
 
-static bool same_attr(const wf_attr *a, const wf_attr *b)
+/* Extents of several symbols are in places of their own in each function. */
+static bool same_extents(const wf_fn *f, const int64_t *x, const wf_fn *g, const int64_t *y, int n)
+{
+    bool same = same_bytes(x, y, (size_t)n * sizeof *x) && !f->nsymbols;
+    for (int i = 0; i < n && f->nsymbols; i++) {
+        same = wf_sym_same(f, x[i], g, y[i]);
+        if (!same) {
+            break;
+        }
+    }
+    return same || n == 0;
+}
+
+static bool same_type(const wf_fn *f, const wf_type *x, const wf_fn *g, const wf_type *y)
+{
+    return x->dtype == y->dtype && x->rank == y->rank &&
+           same_extents(f, x->dims, g, y->dims, x->rank);
+}
+
+static bool same_attr(const wf_fn *f, const wf_attr *a, const wf_fn *g, const wf_attr *b)
 {
     return a->dtype == b->dtype && a->flags == b->flags && a->n_ints == b->n_ints &&
            a->n_dyn == b->n_dyn && a->n_flt == b->n_flt &&
            same_bytes(a->ints, b->ints, a->n_ints * sizeof *a->ints) &&
-           same_bytes(a->dyn, b->dyn, a->n_dyn * sizeof *a->dyn) &&
+           same_extents(f, a->dyn, g, b->dyn, a->n_dyn) &&
            same_bytes(a->flt, b->flt, a->n_flt * sizeof *a->flt);
 }
 
@@ -538,7 +562,7 @@ bool wf_fn_equal(const wf_fn *a, const wf_fn *b)
     for (uint32_t i = 0; i < a->n; i++) {
         const wf_ins *x = &a->ins[i], *y = &b->ins[i];
         if (x->op != y->op || x->nsrc != y->nsrc || x->flags != y->flags ||
-            !wf_type_same(&a->types[x->type], &b->types[y->type]) ||
+            !same_type(a, &a->types[x->type], b, &b->types[y->type]) ||
             memcmp(wf_ins_src(a, x), wf_ins_src(b, y), x->nsrc * sizeof(wf_val)) != 0) {
             return false;
         }
@@ -547,7 +571,7 @@ bool wf_fn_equal(const wf_fn *a, const wf_fn *b)
             memcmp(&a->slots[x->attr], &b->slots[y->attr], sizeof a->slots[0]) != 0) {
             return false;
         }
-        if (row ? !same_attr(&a->attrs[x->attr], &b->attrs[y->attr]) : x->attr != y->attr) {
+        if (row ? !same_attr(a, &a->attrs[x->attr], b, &b->attrs[y->attr]) : x->attr != y->attr) {
             return false;
         }
     }

@@ -9,8 +9,10 @@
  * Extents (and integer slots of attributes) are int64, symbols, or a symbol times an integer plus an integer: a value of
  * WF_SYM(k) stands for symbol k of the function, wf_sym(k, a, 1, b) for a k + b; equal numbers are equal extents. A symbol of
  * which only multiples of some integer are sizes, or what is one remainder more, may be divided by what divides that: wf_sym(k, a,
- * d, b) is a k / d, rounded down, + b, with a / d in lowest terms. Inference runs under three bindings of the symbols to distinct primes, or multiples of them; an extent
- * of a result is a constant if all agree, what of one symbol gives all three otherwise, and refused if nothing does.
+ * d, b) is a k / d, rounded down, + b, with a / d in lowest terms. Sums of several symbols and of products of two (n+m, 2*n*m-1) are in a table of
+ * the function, and their numbers say where. Inference runs under three bindings of the symbols to distinct primes, or multiples of them; an extent
+ * of a result is a constant if all agree, what of one symbol gives all three otherwise, then what of several gives these and further ones,
+ * and refused if nothing does.
  * Scalars are numbered slots: their values are arguments, never part of the function's identity. CONST
  * is a number that the compiler itself put there: its value is structure.
  *
@@ -30,7 +32,13 @@
 
 #define WF_SYM(k) ((INT64_C(1) << 62) + (k))
 #define WF_IS_SYM(v) ((v) >= (INT64_C(1) << 62))
-enum { WF_MAX_SYMBOLS = 16, WF_SYM_BITS = 4, WF_TERM_BITS = 24, WF_MOST_MULTIPLE = 1024 };
+enum {
+    WF_MAX_SYMBOLS = 16,
+    WF_NO_SYMBOL = WF_MAX_SYMBOLS,
+    WF_SYM_BITS = 4,
+    WF_TERM_BITS = 24,
+    WF_MOST_MULTIPLE = 1024
+};
 
 /* a k / d + b as an extent; -1: too large a number, or a < 1. In the number are, from below, four bits of k, 24 of a - 1, 24 of
  * b with its sign and ten of d - 1, with a and d in lowest terms; WF_SYM(k) is k. */
@@ -52,13 +60,17 @@ static inline int64_t wf_sym_over(int64_t v)
 {
     return (v - WF_SYM(0)) / (INT64_C(1) << (WF_SYM_BITS + 2 * WF_TERM_BITS)) + 1;
 }
-/* v where the symbols have these sizes; what is too large to be one is INT64_MAX. */
-int64_t wf_sym_value(int64_t v, const int64_t *sizes);
 /* Room for any. */
-enum { WF_EXTENT_TEXT = 64 };
+enum { WF_EXTENT_TEXT = 160 };
 typedef struct wf_fn wf_fn;
-/* Is v of one of f's symbols, and divided only as that can be? Other numbers as large are none (a seed, an end that is INT64_MAX). */
+/* v where the symbols have these sizes; what is too large to be one is INT64_MAX. */
+int64_t wf_sym_value(const wf_fn *f, int64_t v, const int64_t *sizes);
+/* Is v of f's symbols, and divided only as these can be? Other numbers as large are none (a seed, an end that is INT64_MAX). */
 bool wf_is_sym(const wf_fn *f, int64_t v);
+/* The symbols that v is of: bit k of symbol k. */
+uint32_t wf_sym_symbols(const wf_fn *f, int64_t v);
+/* Are v in f and w in g one number, or the same of symbols of the same numbers? */
+bool wf_sym_same(const wf_fn *f, int64_t v, const wf_fn *g, int64_t w);
 /* An extent or integer slot of f in its text form. */
 const char *wf_extent_text(const wf_fn *f, int64_t v, char text[WF_EXTENT_TEXT]);
 /* Can integer slot i of the op be an extent? Not where a random row draws from. */
@@ -88,6 +100,53 @@ enum { WF_RANGE_TEXT = 144 };
 const char *wf_range_text(const char *name, wf_range r, char text[WF_RANGE_TEXT]);
 /* What sizes have to be that x, which is no size of the range, is not: "at least 3", "1 more than a multiple of 4". */
 const char *wf_range_rule(wf_range r, int64_t x, char text[WF_RANGE_TEXT]);
+
+/* An extent of several symbols (jit/ir/extents.c): `plus` and the terms, by * t(of[0]) * t(of[1]), or by * t(of[0]) where of[1] is
+ * WF_NO_SYMBOL. t of a symbol is its size, less the rest, over the multiple. */
+enum { WF_POLY_TERMS = 32 };
+typedef struct wf_poly_term {
+    int64_t by;
+    uint8_t of[2];
+} wf_poly_term;
+typedef struct wf_poly {
+    int64_t plus;
+    uint32_t n;
+    wf_poly_term term[WF_POLY_TERMS];
+} wf_poly;
+/* Those that a function has met. Inference adds to it, and asks no more of a function that is const. */
+typedef struct wf_polys {
+    wf_poly *p;
+    uint32_t n, cap;
+} wf_polys;
+/* Adds by * t(i) * t(j); j WF_NO_SYMBOL: by * t(i), both: by. Begin with {0}. These return false where numbers are too large, or terms
+ * too many. */
+bool wf_poly_add(wf_poly *p, int64_t by, int i, int j);
+/* Adds, or takes off, a k / d rounded down. */
+bool wf_poly_add_symbol(const wf_fn *f, wf_poly *p, bool less, int64_t a, int k, int64_t d);
+/* Adds a * (i / d) * (j / e), both rounded down. */
+bool wf_poly_add_product(const wf_fn *f, wf_poly *p, int64_t a, int i, int64_t d, int j, int64_t e);
+/* The extent, or a number, that p is. False: none can be. */
+bool wf_poly_extent(const wf_fn *f, const wf_poly *p, int64_t *v);
+/* What v is the number of; NULL: of none. */
+const wf_poly *wf_poly_of(const wf_fn *f, int64_t v);
+/* wf_extent_text of one: "" where there is no room for it. */
+const char *wf_poly_text(const wf_fn *f, const wf_poly *p, char text[WF_EXTENT_TEXT]);
+
+/* Sizes of symbols that tell extents apart: some that differ in all of them, and those next to the WF_POINTS_BASE: each symbol moved once
+ * and twice, each two of them once. */
+enum {
+    WF_POINTS_APART = 3,
+    WF_POINTS_BASE = 1,
+    WF_POINTS = WF_POINTS_APART + 2 * WF_MAX_SYMBOLS + WF_MAX_SYMBOLS * (WF_MAX_SYMBOLS - 1) / 2
+};
+typedef struct wf_points {
+    int n;
+    int64_t size[WF_POINTS][WF_MAX_SYMBOLS];
+} wf_points;
+/* Makes those around the base of n symbols, within their ranges. */
+void wf_points_around(const wf_range *range, int n, wf_points *p);
+/* The extent that is x[i] at point i of all; -1: none. */
+int64_t wf_extent_through(const wf_fn *f, const wf_points *at, const int64_t *x);
 
 typedef uint32_t wf_val; /* SSA number + 1; 0 = absent operand */
 
@@ -136,6 +195,7 @@ struct wf_fn {
     char (*symbols)[32];
     uint32_t nsymbols;
     wf_range range[WF_MAX_SYMBOLS]; /* of symbol k */
+    wf_polys *polys;                /* extents of several symbols; NULL: there is no symbol */
     wf_val *inputs;                 /* INPUT instructions in argument order */
     uint32_t ninputs, capinputs;
     uint64_t *slots;    /* bit patterns the scalar slots had when recorded: wf_slot_f64 reads one */
@@ -252,14 +312,11 @@ int wf_site_add(const char **list, int n, int most, const char *at);
 /* Its file without folders, and the line. */
 const char *wf_site_file(const char *site);
 
-/* Replaces symbols in t by value[k]. */
-void wf_type_bind(wf_type *t, const int64_t *value);
+/* Replaces symbols of f in t by value[k]. */
+void wf_type_bind(const wf_fn *f, wf_type *t, const int64_t *value);
 /* The extent of symbol k that is x[i] where the symbol is size[i], multiples of `multiple`; -1: none. Sizes that are not three
  * determine the symbol itself only. */
 int64_t wf_sym_through(uint32_t k, int64_t multiple, const int64_t size[3], const int64_t x[3]);
-/* Of n symbols, the first two whose sum ('+') or product ('*') is x[i] with the i-th of `count` bindings; 0: there are none. */
-char wf_sym_pair(uint32_t n, const int64_t (*size)[WF_MAX_SYMBOLS], int count, const int64_t *x,
-                 uint32_t *first, uint32_t *second);
 
 /* Holds f to every rule of a function (jit/ir/verify.c lists them). Returns 0, or a status with why naming the instruction
  * and the rule that it breaks. */

@@ -12,7 +12,8 @@
  * Numbers are SSA numbers counted from 1, `_` is an absent operand. A scalar slot is followed by the value
  * it had, unless that was 0: an integer, or a hexadecimal float. A symbol may have a least and a most size, and an integer that
  * every size is a multiple of (n%4==0, behind its range, if it has one) or a remainder more (n%4==1). An extent is an integer, a symbol, or of a symbol: 2*batch,
- * batch-1, 3*batch+2, and where multiples are known a quotient: seq/4, 3*seq/2+1, rounded down. Attributes are ints(...), dyn(...) (extents), flt(...) as hexadecimal floats, dtype(...), flags(...); of(row,k) names the row and
+ * batch-1, 3*batch+2, and where multiples are known a quotient: seq/4, 3*seq/2+1, rounded down; or of several symbols, with products of
+ * two: batch+seq, 2*batch*seq-batch+1, each quotient in a product rounded down by itself. Attributes are ints(...), dyn(...) (extents), flt(...) as hexadecimal floats, dtype(...), flags(...); of(row,k) names the row and
  * the operand of a vjp; called "NAME" says what the program called that an index row is part of; at "FILE:LINE" says where (no folders). Result k > 0 of an op is
  * `%n = result TYPE %op #k` on the lines that follow it. An input's name is any text in quotes: a quote, a backslash and control
  * characters are \xHH in it, so that no name ends its line or reaches a terminal.
@@ -33,6 +34,10 @@
 const char *wf_extent_text(const wf_fn *f, int64_t v, char text[WF_EXTENT_TEXT])
 {
     char times[16] = "", over[16] = "", plus[16] = "";
+    const wf_poly *p = wf_poly_of(f, v);
+    if (p) {
+        return wf_poly_text(f, p, text);
+    }
     if (!wf_is_sym(f, v)) {
         snprintf(text, WF_EXTENT_TEXT, "%" PRId64, v);
         return text;
@@ -423,11 +428,10 @@ static bool parse_multiple(parser *s, int64_t *v)
     return (*v >= 2 && *v <= WF_MOST_MULTIPLE) || fail(s, "an integer of 2 to 1024");
 }
 
-/* A symbol times `times`, what divides that, and what is added to it. */
-static bool parse_symbol(parser *s, int64_t times, int64_t *v)
+/* A declared symbol, and what divides it. */
+static bool parse_symbol(parser *s, int *of, int64_t *over)
 {
     const size_t n = name_length(s);
-    int64_t over = 1, plus = 0;
     uint32_t k = 0;
     while (k < s->f->nsymbols &&
            (strlen(s->f->symbols[k]) != n || memcmp(s->f->symbols[k], s->p, n) != 0)) {
@@ -437,30 +441,91 @@ static bool parse_symbol(parser *s, int64_t times, int64_t *v)
         return fail(s, "a declared symbol");
     }
     s->p += n;
+    *of = (int)k;
+    *over = 1;
     if (s->p < s->end && *s->p == '/') {
         s->p++;
-        if (!parse_multiple(s, &over)) {
+        if (!parse_multiple(s, over)) {
             return false;
         }
-        if (s->f->range[k].multiple % over != 0) {
+        if (s->f->range[k].multiple % *over != 0) {
             return fail(s, "a quotient of a symbol whose sizes are multiples of that");
         }
     }
-    if (s->p < s->end && (*s->p == '+' || *s->p == '-') && !parse_int(s, &plus)) {
-        return false;
-    }
-    *v = wf_sym(k, times, over, plus);
-    return *v > 0 || fail(s, "smaller numbers beside a symbol");
+    return true;
 }
 
-/* An integer, a symbol, or of a symbol. */
+/* Digits. */
+static bool parse_count(parser *s, int64_t *v)
+{
+    char buf[32], *end;
+    size_t n = 0;
+    while (s->p + n < s->end && is_name(s->p[n]) && n + 1 < sizeof buf) {
+        buf[n] = s->p[n];
+        n++;
+    }
+    buf[n] = '\0';
+    errno = 0;
+    *v = strtoll(buf, &end, 10);
+    s->p += n;
+    return (n > 0 && *end == '\0' && errno == 0 && (s->seeds || !WF_IS_SYM(*v))) ||
+           fail(s, "an integer");
+}
+
+/* An integer, or one or two symbols, which are multiplied, with an integer before them. */
+static bool parse_term(parser *s, bool less, wf_poly *p)
+{
+    int64_t times = 1, over[2];
+    int of[2];
+    if (at_digit(s)) {
+        if (!parse_count(s, &times)) {
+            return false;
+        }
+        if (!accept(s, "*")) {
+            return wf_poly_add(p, less ? -times : times, WF_NO_SYMBOL, WF_NO_SYMBOL) ||
+                   fail(s, "smaller numbers beside a symbol");
+        }
+    }
+    if (!parse_symbol(s, &of[0], &over[0])) {
+        return false;
+    }
+    const bool two = s->p < s->end && *s->p == '*';
+    s->p += two;
+    if (times < 1) {
+        return fail(s, "a number of 1 or more before a symbol");
+    }
+    if (two && !parse_symbol(s, &of[1], &over[1])) {
+        return false;
+    }
+    return (two ? wf_poly_add_product(s->f, p, less ? -times : times, of[0], over[0], of[1],
+                                      over[1])
+                : wf_poly_add_symbol(s->f, p, less, times, of[0], over[0])) ||
+           fail(s, "smaller numbers beside a symbol");
+}
+
+/* An integer, or a sum of symbols, products of two and integers. */
 static bool parse_extent(parser *s, int64_t *v)
 {
-    size_t n = name_length(s);
-    if (n > 0 && !(*s->p >= '0' && *s->p <= '9')) {
-        return parse_symbol(s, 1, v);
+    wf_poly p = {.n = 0};
+    bool less = false, more = true;
+    skip(s);
+    if (s->p < s->end && (*s->p == '-' || *s->p == '+')) {
+        return parse_int(s, v);
     }
-    return parse_int(s, v) && (!accept(s, "*") || parse_symbol(s, *v, v));
+    while (more) {
+        if (!parse_term(s, less, &p)) {
+            return false;
+        }
+        more = s->p < s->end && (*s->p == '-' || *s->p == '+');
+        less = more && *s->p == '-';
+        s->p += more;
+    }
+    if (p.n == 0) {
+        *v = p.plus;
+        return true;
+    }
+    return (wf_poly_extent(s->f, &p, v) && WF_IS_SYM(*v)) ||
+           fail(s, "smaller numbers beside a symbol");
 }
 
 static bool parse_dtype(parser *s, int *dt)

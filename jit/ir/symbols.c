@@ -2,7 +2,7 @@
  * jit/ir/symbols.c -- extents that are symbols: their numbers, the sizes that they stand for, and inference with them.
  *
  * Inference knows nothing of symbols: it runs with sizes for them, three times, and what goes through all three as of one symbol is
- * the extent. Sizes are such as the symbols have: within their ranges, and multiples, or as much more, where only these are; a range that leaves too
+ * the extent; where there is none it runs more often, and what goes through all as of several symbols is it (jit/ir/extents.c). Sizes are such as the symbols have: within their ranges, and multiples, or as much more, where only these are; a range that leaves too
  * few to tell the symbols apart is refused.
  */
 #include <stdlib.h>
@@ -25,6 +25,10 @@ int wf_fn_symbol(wf_fn *f, const char *name, size_t len)
     if (f->nsymbols == WF_MAX_SYMBOLS) {
         return -1;
     }
+    f->polys = f->polys ? f->polys : calloc(1, sizeof *f->polys);
+    if (!f->polys) {
+        return -1;
+    }
     char(*p)[32] = realloc(f->symbols, (f->nsymbols + 1u) * sizeof *p);
     if (!p) {
         return -1;
@@ -43,6 +47,13 @@ int wf_fn_copy_symbols(wf_fn *f, const wf_fn *from)
             return WEFT_ENOMEM;
         }
         f->range[k] = from->range[k];
+    }
+    for (uint32_t k = 0; k < (from->nsymbols ? from->polys->n : 0); k++) { /* at the same places */
+        wf_polys *all = f->polys;
+        if (wf_grow(&all->p, all->n, 1, &all->cap, sizeof *all->p)) {
+            return WEFT_ENOMEM;
+        }
+        all->p[all->n++] = from->polys->p[k];
     }
     return 0;
 }
@@ -73,19 +84,10 @@ int64_t wf_sym(uint32_t k, int64_t a, int64_t d, int64_t b)
 
 bool wf_is_sym(const wf_fn *f, int64_t v)
 {
-    return WF_IS_SYM(v) && wf_sym_of(v) < f->nsymbols &&
-           f->range[wf_sym_of(v)].multiple % wf_sym_over(v) == 0 &&
-           common_divisor(wf_sym_times(v), wf_sym_over(v)) == 1;
-}
-
-int64_t wf_sym_value(int64_t v, const int64_t *sizes)
-{
-    int64_t x;
-    if (__builtin_mul_overflow(sizes[wf_sym_of(v)], wf_sym_times(v), &x) ||
-        __builtin_add_overflow(x / wf_sym_over(v), wf_sym_plus(v), &x)) {
-        return INT64_MAX;
-    }
-    return x;
+    return WF_IS_SYM(v) &&
+           (wf_poly_of(f, v) ||
+            (wf_sym_of(v) < f->nsymbols && f->range[wf_sym_of(v)].multiple % wf_sym_over(v) == 0 &&
+             common_divisor(wf_sym_times(v), wf_sym_over(v)) == 1));
 }
 
 int64_t wf_range_to(wf_range r, int64_t x)
@@ -115,11 +117,11 @@ bool wf_slot_is_extent(int op, const wf_attr *attr, int i)
     return op < WF_OP_RAND || op > WF_OP_RANDPERM || i < attr->n_dyn - more;
 }
 
-void wf_type_bind(wf_type *t, const int64_t *value)
+void wf_type_bind(const wf_fn *f, wf_type *t, const int64_t *value)
 {
     for (int i = 0; i < t->rank; i++) {
         if (WF_IS_SYM(t->dims[i])) {
-            t->dims[i] = wf_sym_value(t->dims[i], value);
+            t->dims[i] = wf_sym_value(f, t->dims[i], value);
         }
     }
 }
@@ -139,13 +141,10 @@ int64_t wf_size_below(wf_range r, int64_t most, const int64_t *taken, int n)
 /* -- inference ---------------------------------------------------------------------------------------------------- */
 
 /* Bindings within the symbols' ranges; no extent of the one is an extent of the other, but where a range has only two sizes. */
-enum { BINDINGS = 3 };
-typedef struct bindings {
-    int64_t v[BINDINGS][WF_MAX_SYMBOLS];
-} bindings;
+enum { BINDINGS = WF_POINTS_APART };
 
 /* As far: so large that more can be taken off. fall: later symbols have smaller sizes, not larger ones. */
-static int bind_symbols(const wf_fn *f, int64_t far, bool fall, bindings *b, wf_why *why)
+static int bind_symbols(const wf_fn *f, int64_t far, bool fall, wf_points *b, wf_why *why)
 {
     static const int64_t sizes[BINDINGS][WF_MAX_SYMBOLS] = {
         {11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71},
@@ -164,8 +163,8 @@ static int bind_symbols(const wf_fn *f, int64_t far, bool fall, bindings *b, wf_
                 most = r.most;
             }
             int64_t x = wf_size_below(r, most, taken, n);
-            x = x == 0 && i == 2 ? b->v[1][k] : x;
-            taken[n++] = b->v[i][k] = x;
+            x = x == 0 && i == 2 ? b->size[1][k] : x;
+            taken[n++] = b->size[i][k] = x;
             if (x == 0) {
                 char text[WF_RANGE_TEXT];
                 return wf_fail(why, WEFT_EUNSUPPORTED,
@@ -189,12 +188,12 @@ static int infer_bound(const wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, 
         a.dyn = dyn;
         for (int i = 0; i < attr->n_dyn; i++) {
             bool sym = wf_is_sym(f, attr->dyn[i]) && wf_slot_is_extent((int)op, attr, i);
-            dyn[i] = sym ? wf_sym_value(attr->dyn[i], value) : attr->dyn[i];
+            dyn[i] = sym ? wf_sym_value(f, attr->dyn[i], value) : attr->dyn[i];
         }
         bool fits = true;
         for (int i = 0; i < nsrc; i++) {
             t[i] = src[i];
-            wf_type_bind(&t[i], value);
+            wf_type_bind(f, &t[i], value);
             for (int k = 0; k < t[i].rank; k++) {
                 fits = fits && t[i].dims[k] >= 0 && !WF_IS_SYM(t[i].dims[k]);
             }
@@ -233,79 +232,92 @@ int64_t wf_sym_through(uint32_t k, int64_t multiple, const int64_t size[3], cons
     return pure || three ? v : -1;
 }
 
-char wf_sym_pair(uint32_t n, const int64_t (*size)[WF_MAX_SYMBOLS], int count, const int64_t *x,
-                 uint32_t *first, uint32_t *second)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        for (uint32_t j = i; j < n; j++) {
-            bool sum = i != j, product = true;
-            for (int k = 0; k < count; k++) {
-                int64_t both;
-                sum = sum && size[k][i] + size[k][j] == x[k];
-                product = product && !__builtin_mul_overflow(size[k][i], size[k][j], &both) &&
-                          both == x[k];
-            }
-            *first = i;
-            *second = j;
-            if (sum || product) {
-                return sum ? '+' : '*';
-            }
-        }
-    }
-    return 0;
-}
-
-/* The extent that is x[i] under binding i; -1: none. */
-static int64_t unbind(const bindings *b, const wf_fn *f, const int64_t x[BINDINGS])
+/* The extent that is x[i] under binding i and of one symbol, or of none; -1: there is none. */
+static int64_t unbind(const wf_points *b, const wf_fn *f, const int64_t x[BINDINGS])
 {
     int64_t found = x[0] == x[1] && x[0] == x[2] ? x[0] : -1;
     for (uint32_t k = 0; k < f->nsymbols && found < 0; k++) {
-        const int64_t size[BINDINGS] = {b->v[0][k], b->v[1][k], b->v[2][k]};
+        const int64_t size[BINDINGS] = {b->size[0][k], b->size[1][k], b->size[2][k]};
         found = wf_sym_through(k, f->range[k].multiple, size, x);
     }
     return found;
 }
 
-/* Axis i of a result of op is x under the bindings, which cannot be said. */
-static int refuse_extent(const wf_fn *f, wf_op op, int i, const bindings *b,
-                         const int64_t x[BINDINGS], wf_why *why)
+/* Axis i of a result of op cannot be said. */
+static int refuse_extent(wf_op op, int i, wf_why *why)
 {
-    uint32_t j, k;
-    const char pair = wf_sym_pair(f->nsymbols, b->v, BINDINGS, x, &j, &k);
-    const char *row = wf_rows[op].name;
-    if (pair) {
-        return wf_fail(why, WEFT_EUNSUPPORTED,
-                       "axis %d of the result of %s is '%s' %c '%s', of two symbols", i, row,
-                       f->symbols[j], pair, f->symbols[k]);
-    }
     wf_fail(why, WEFT_EUNSUPPORTED,
-            "axis %d of the result of %s is neither constant nor a symbol times an integer plus an "
-            "integer",
-            i, row);
+            "axis %d of the result of %s is neither constant nor a sum of symbols, products of two "
+            "of them and integers",
+            i, wf_rows[op].name);
     wf_hint(why, "a quotient can be one where only multiples are sizes: \"n%%4==0\"");
     return WEFT_EUNSUPPORTED;
+}
+
+/* Results of an op under bindings. */
+typedef struct inferred {
+    wf_type dst[WF_MAX_DST];
+} inferred;
+
+/* Extents of one symbol, from the bindings apart. False: there are others. */
+static bool unbind_single(const wf_fn *f, int ndst, const wf_points *b, const inferred *each,
+                          wf_type *dst)
+{
+    bool all = true;
+    for (int r = 0; r < ndst; r++) {
+        dst[r] = each[0].dst[r];
+        for (int i = 0; i < dst[r].rank; i++) {
+            const int64_t x[] = {each[0].dst[r].dims[i], each[1].dst[r].dims[i],
+                                 each[2].dst[r].dims[i]};
+            dst[r].dims[i] = unbind(b, f, x);
+            all = all && dst[r].dims[i] >= 0;
+        }
+    }
+    return all;
+}
+
+/* The others, of several symbols, from all bindings. */
+static int unbind_joint(const wf_fn *f, wf_op op, const wf_points *b, const inferred *each,
+                        wf_type *dst, wf_why *why)
+{
+    int64_t x[WF_POINTS];
+    int rc = 0;
+    for (int r = 0; r < wf_rows[op].ndst && !rc; r++) {
+        for (int i = 0; i < dst[r].rank && !rc; i++) {
+            if (dst[r].dims[i] >= 0) {
+                continue;
+            }
+            for (int k = 0; k < b->n; k++) {
+                x[k] = each[k].dst[r].dims[i];
+            }
+            dst[r].dims[i] = wf_extent_through(f, b, x);
+            rc = dst[r].dims[i] < 0 ? refuse_extent(op, i, why) : 0;
+        }
+    }
+    return rc;
 }
 
 /* Inference of types t under bindings that are `far` off, or fall. */
 static int infer_with(const wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, const wf_type *t,
                       int64_t far, bool fall, wf_type *dst, wf_why *why)
 {
-    wf_type each[BINDINGS][WF_MAX_DST];
-    bindings b;
+    wf_points b;
+    inferred apart[BINDINGS];
     int rc = bind_symbols(f, far, fall, &b, why);
     for (int i = 0; i < BINDINGS && !rc; i++) {
-        rc = infer_bound(f, op, attr, nsrc, t, b.v[i], each[i], why);
+        rc = infer_bound(f, op, attr, nsrc, t, b.size[i], apart[i].dst, why);
     }
-    for (int r = 0; r < wf_rows[op].ndst && !rc; r++) {
-        dst[r] = each[0][r];
-        for (int i = 0; i < dst[r].rank && !rc; i++) {
-            const int64_t x[] = {each[0][r].dims[i], each[1][r].dims[i], each[2][r].dims[i]};
-            dst[r].dims[i] = unbind(&b, f, x);
-            if (dst[r].dims[i] < 0) {
-                rc = refuse_extent(f, op, i, &b, x, why);
-            }
-        }
+    if (rc || unbind_single(f, wf_rows[op].ndst, &b, apart, dst)) {
+        return rc;
     }
+    wf_points_around(f->range, (int)f->nsymbols, &b);
+    inferred *each = malloc((size_t)b.n * sizeof *each);
+    rc = each ? 0 : wf_fail(why, WEFT_ENOMEM, "out of memory");
+    for (int i = 0; i < b.n && !rc; i++) {
+        rc = infer_bound(f, op, attr, nsrc, t, b.size[i], each[i].dst, why);
+    }
+    rc = rc ? rc : unbind_joint(f, op, &b, each, dst, why);
+    free(each);
     return rc;
 }
 

@@ -95,6 +95,15 @@ static uint32_t type_of(wf_fn *f, int dtype, int rank, int64_t a, int64_t b)
 {
     return wf_fn_intern_type(f, &(wf_type){(uint8_t)dtype, (uint8_t)rank, {a, b}});
 }
+/* The extent n+m. */
+static int64_t sum_of_symbols(wf_fn *f)
+{
+    wf_poly p = {.n = 0};
+    int64_t v = -1;
+    cr_assert(wf_poly_add_symbol(f, &p, false, 1, 0, 1) &&
+              wf_poly_add_symbol(f, &p, false, 1, 1, 1) && wf_poly_extent(f, &p, &v));
+    return v;
+}
 static void type_again(wf_fn *f, wf_ins *i)
 {
     cr_assert_eq(wf_grow(&f->types, f->ntypes, 1, &f->captypes, sizeof *f->types), 0);
@@ -166,6 +175,8 @@ static void swap_ins(wf_fn *f, uint32_t a, uint32_t b)
     X(no_symbol_at_all, 1, "neither a size", f->types[i->type].dims[0] = INT64_MAX;)                           \
     X(another_symbol, 3, "its operands give f32[n,4]", i->type = type_of(f, WEFT_F32, 2, WF_SYM(1), 4);)       \
     X(multiple_of_symbol, 3, "its operands give f32[n,4]", i->type = type_of(f, WEFT_F32, 2, wf_sym(0, 2, 1, 0), 4);) \
+    X(sum_of_symbols, 3, "its operands give f32[n,4]", i->type = type_of(f, WEFT_F32, 2, sum_of_symbols(f), 4);) \
+    X(sum_that_is_none, 3, "neither a size", i->type = type_of(f, WEFT_F32, 2, sum_of_symbols(f), 4); f->polys->n = 0;) \
     X(symbol_gone, 1, "neither a size", f->nsymbols = 0;)                                                      \
     X(symbol_repeated, 0, "symbol 1", memcpy(f->symbols[1], "n", 2);)                                          \
     X(symbol_without_name, 0, "symbol 0", f->symbols[0][0] = '\0';)                                            \

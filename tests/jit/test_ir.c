@@ -566,7 +566,7 @@ static void check_symbol(wf_fn *f, uint32_t k, int64_t a, int64_t d, int64_t b)
     cr_assert(!wf_is_sym(f, v));
     f->nsymbols = WF_MAX_SYMBOLS;
     cr_assert(wf_sym_of(v) == k && wf_sym_times(v) * d == a * over && wf_sym_plus(v) == b);
-    cr_assert_eq(wf_sym_value(v, sizes), a * 1000003 + b);
+    cr_assert_eq(wf_sym_value(f, v, sizes), a * 1000003 + b);
 }
 
 Test(ir, extents_of_symbols)
@@ -597,7 +597,8 @@ Test(ir, extents_of_symbols)
     }
     cr_assert(!wf_is_sym(f, INT64_MAX) && !wf_is_sym(f, 7) && !wf_is_sym(f, -1));
     cr_assert(wf_sym(15, (1 << 24) - 1, 1024, -(1 << 23)) < INT64_MAX);
-    cr_assert_eq(wf_sym_value(wf_sym(0, 1 << 24, 1, 0), &(int64_t){INT64_C(1) << 61}), INT64_MAX);
+    cr_assert_eq(wf_sym_value(f, wf_sym(0, 1 << 24, 1, 0), &(int64_t){INT64_C(1) << 61}),
+                 INT64_MAX);
     wf_fn_free(f);
 }
 
@@ -685,6 +686,84 @@ Test(ir, extents_through_points)
     cr_assert_lt(wf_sym_through(0, 8, eights, (int64_t[]){7, 3, 12}), 0);
     cr_assert_lt(wf_sym_through(0, 8, eights, (int64_t[]){3, 7, -1}), 0);
     cr_assert_lt(wf_sym_through(0, 8, eights, (int64_t[]){INT64_MIN, INT64_MAX, 0}), 0);
+}
+
+/* Of random polynomials: what goes through their points is they, and their text is read as they. */
+Test(ir, extents_of_several_symbols)
+{
+    for (int trial = 0; trial < 400; trial++) {
+        wf_fn *f = wf_fn_new("f");
+        const int n = 1 + (int)rnd(4);
+        wf_points at;
+        int64_t x[WF_POINTS], by[5][5] = {{0}}, v;
+        wf_poly p = {.plus = (int64_t)rnd(100) - 50};
+        for (int k = 0; k < n; k++) {
+            wf_fn_symbol(f, &"abcd"[k], 1);
+            f->range[k].multiple = trial % 2 ? 1 + rnd(12) : 1;
+            f->range[k].rest = trial % 4 == 3 ? rnd((uint32_t)f->range[k].multiple) : 0;
+            for (int i = 0; i < WF_POINTS_APART; i++) {
+                at.size[i][k] =
+                    (1 + 20 * i + 5 * k + (int)rnd(5)) * f->range[k].multiple + f->range[k].rest;
+            }
+            for (int j = k; j <= n; j++) {
+                by[k][j] = rnd(3) ? 0 : (int64_t)rnd(90) - 30;
+                cr_assert(wf_poly_add(&p, by[k][j], k, j == n ? WF_NO_SYMBOL : j));
+            }
+        }
+        wf_points_around(f->range, n, &at);
+        for (int i = 0; i < at.n; i++) {
+            x[i] = p.plus;
+            for (int k = 0; k < n; k++) {
+                const int64_t t = at.size[i][k] / f->range[k].multiple;
+                for (int j = k; j < n; j++) {
+                    x[i] += by[k][j] * t * (at.size[i][j] / f->range[j].multiple);
+                }
+                x[i] += by[k][n] * t;
+            }
+        }
+        const bool good = wf_poly_extent(f, &p, &v) && WF_IS_SYM(v);
+        cr_assert_eq(wf_extent_through(f, &at, x), good ? v : -1, "trial %d", trial);
+        x[WF_POINTS_APART - 1]++;
+        cr_assert_eq(wf_extent_through(f, &at, x), -1, "trial %d", trial);
+        if (good) {
+            char text[WF_EXTENT_TEXT];
+            wf_type t = {.dtype = WEFT_F32, .rank = 1, .dims = {v}};
+            cr_assert_gt(strlen(wf_extent_text(f, v, text)), 0);
+            for (int i = 0; i < at.n; i++) {
+                cr_assert_eq(wf_sym_value(f, v, at.size[i]), x[i] - (i == WF_POINTS_APART - 1));
+            }
+            wf_fn_output(f, wf_fn_input(f, &t));
+            round_trip(f);
+        }
+        wf_fn_free(f);
+    }
+}
+
+Test(ir, extents_of_several_symbols_round_trip)
+{
+    static const char text[] =
+        "fn f symbols(n, m, h%4==0, w%4==3) {\n"
+        "  %1 = input f32[n]\n"
+        "  %2 = input f32[m]\n"
+        "  %3 = concat f32[n+m] %1, %2 ints(0)\n"
+        "  %4 = concat f32[2*n+m] %1, %3 ints(0)\n"
+        "  %5 = slice f32[2*n+m-5] %4 ints(0) dyn(5,2*n+m,1)\n"
+        "  %6 = input f32[n,m,3]\n"
+        "  %7 = reshape f32[3*n*m] %6 dyn(3*n*m)\n"
+        "  %8 = concat f32[3*n*m+n+m] %7, %3 ints(0)\n"
+        "  %9 = rand f32[n*n+m-n,5] dyn(n*n+m-n,5,4611686018427387905,7) flt(0x0p+0,0x1p+0)\n"
+        "  %10 = rand f32[3*h/2*w/4+3*h/4-3*w/4,5] dyn(3*h/2*w/4+3*h/4-3*w/4,5,7,7) "
+        "flt(0x0p+0,0x1p+0)\n"
+        "  return %5, %8, %9, %10\n"
+        "}\n";
+    wf_why why = {0};
+    wf_fn *f = wf_fn_parse(text, strlen(text), &why);
+    cr_assert_not_null(f, "%s", why.rule);
+    round_trip(f);
+    char *again = wf_fn_text(f);
+    cr_assert_str_eq(again, text);
+    free(again);
+    wf_fn_free(f);
 }
 
 Test(ir, computed_extents_round_trip)
