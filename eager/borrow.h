@@ -57,15 +57,14 @@ static inline wf_slot *wf_borrow(wf_ctx *c, weft_tensor t)
     return NULL;
 }
 
-/* Borrows tensor t, which this thread kept and may have freed since, for a call of the user's function: short ops (eager/quick.h) need
+/* Borrows tensor `at` of this context, whose slot is s, which this thread kept and may have freed since, for a call of the user's function: short ops (eager/quick.h) need
  * not borrow it again until wf_end_lend, which there must be; others would take longer to look than to borrow. c->nborrowed is below c->most_borrowed. */
-static inline void wf_lend(wf_ctx *c, weft_tensor t)
+static inline void wf_lend(wf_ctx *c, wf_slot *s, uint32_t at)
 {
-    wf_slot *s = wf_slot_at(c, t.slot);
     atomic_store_explicit(&c->borrowed[c->nborrowed++], s, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
     c->lent = s;
-    c->lent_at = t.slot;
+    c->lent_at = at;
 }
 
 /* Loans are given back in the reverse order: the last one is that one. */

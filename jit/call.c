@@ -399,12 +399,18 @@ run_plain(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *
     return (weft_status)rc;
 }
 
-/* A function of its own, jumped to: what comes before it needs no stack. */
+/* Functions of their own, jumped to: what comes before them needs no stack. */
 __attribute__((noinline)) static weft_status run_lent(weft_jit *j, wf_ctx *c, const weft_tensor *in,
-                                                      int n_in, weft_tensor *out)
+                                                      int n_in, weft_tensor *out, wf_slot *first)
 {
-    wf_lend(c, in[0]);
+    wf_lend(c, first, in[0].slot);
     return run_plain(j, c, in, n_in, out, true);
+}
+
+__attribute__((noinline)) static weft_status
+run_known(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *out)
+{
+    return run_plain(j, c, in, n_in, out, false);
 }
 
 /* A call of one result whose first argument is not one that the seat knows; the seat has calls left. */
@@ -423,8 +429,9 @@ run_other(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *
     if (!fits) {
         return wf_call_watched(j, in, n_in, out, 1, NULL);
     }
-    if (how == WF_HOLD_LENT) {
+    if (how != WF_HOLD_PINNED) {
         seat->known[first.slot % WF_KNOWN] = first;
+        seat->lends[first.slot % WF_KNOWN] = how == WF_HOLD_LENT ? a : NULL;
     }
     atomic_store_explicit(&seat->left, left - 1, memory_order_relaxed);
     return run_plain(j, c, in, n_in, out, false);
@@ -444,7 +451,7 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
     const wf_ctx *owner = atomic_load_explicit(&seat->owner, memory_order_relaxed);
     const int64_t left = atomic_load_explicit(&seat->left, memory_order_relaxed);
     const uint64_t odd = ((uintptr_t)owner ^ (uintptr_t)c) | (uintptr_t)c->recorder |
-                         (uintptr_t)c->region.of | (uint64_t)(left <= 0) |
+                         (uintptr_t)c->region.of | (uint64_t)(left - 1) >> 63 |
                          (uint64_t)wf_prof_is_on() | c->scopes[c->depth].head;
     if (__builtin_expect(odd != 0, 0)) {
         return wf_call_watched(j, in, n_in, out, n_out, NULL);
@@ -456,9 +463,10 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
         return run_other(j, c, in, n_in, out);
     }
     atomic_store_explicit(&seat->left, left - 1, memory_order_relaxed);
-    if (seat->latest == in[0].slot && c->nborrowed < c->most_borrowed) {
-        return run_lent(j, c, in, n_in, out);
+    wf_slot *first = seat->lends[in[0].slot % WF_KNOWN];
+    if (seat->latest == in[0].slot && first && c->nborrowed < c->most_borrowed) {
+        return run_lent(j, c, in, n_in, out, first);
     }
     seat->latest = in[0].slot;
-    return run_plain(j, c, in, n_in, out, false);
+    return run_known(j, c, in, n_in, out);
 }

@@ -122,9 +122,11 @@ typedef struct wf_seat {
     uint32_t
         latest; /* slot of the one that came last: it may come again, and is borrowed then for as long as the call takes */
     char apart[128 - 9 * 8 - 4];
-    weft_tensor known
-        [WF_KNOWN]; /* first arguments of these kinds, kept ones: each in its slot's place, where
-                                  otherwise a slot of another place stands */
+    weft_tensor
+        known[WF_KNOWN]; /* first arguments of these kinds, of this thread's: each in its slot's
+                                  place, where otherwise a slot of another place stands */
+    wf_slot
+        *lends[WF_KNOWN]; /* slots of the kept ones of them, which never move; NULL: a scope's */
 } wf_seat;
 _Static_assert(sizeof(wf_seat) % 128 == 0, "lines of its own");
 
