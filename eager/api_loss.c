@@ -97,16 +97,20 @@ static weft_tensor cross_logits(const weft_loss_args *a)
     return wf_op3(WF_OP_FMA, NULL, log_weight, tail, other);
 }
 
+/* What has no probability costs nothing, however unlikely x says it is: 0 of an infinite logarithm is 0. That logarithm is put away
+ * before it is multiplied, so that derivatives of any order are finite there; any other is left in, as the product's mixed second
+ * derivative is -1 where the target is 0, too. */
 static weft_tensor divergence(const weft_loss_args *a)
 {
     weft_tensor x = a->x, t = a->target;
     if (a->log_target) {
         weft_tensor p = wf_op1(WF_OP_EXP, NULL, t), none = op2(WF_OP_EQUAL, p, weft_f(0));
-        weft_tensor each = op2(WF_OP_MUL, p, op2(WF_OP_SUB, t, x));
-        return wf_op3(WF_OP_WHERE, NULL, none, weft_f(0), each); /* 0 of -inf less -inf, too */
+        weft_tensor each = wf_op3(WF_OP_WHERE, NULL, none, weft_f(0), op2(WF_OP_SUB, t, x));
+        return op2(WF_OP_MUL, p, each);
     }
-    weft_tensor none = op2(WF_OP_EQUAL, t, weft_f(0)), cross = op2(WF_OP_MUL, t, x);
-    cross = wf_op3(WF_OP_WHERE, NULL, none, weft_f(0), cross);
+    weft_tensor none = op2(WF_OP_EQUAL, t, weft_f(0));
+    none = op2(WF_OP_LOGICAL_AND, none, wf_op1(WF_OP_ISINF, NULL, x));
+    weft_tensor cross = op2(WF_OP_MUL, t, wf_op3(WF_OP_WHERE, NULL, none, weft_f(0), x));
     return op2(WF_OP_SUB, op2(WF_OP_XLOGY, t, t), cross);
 }
 

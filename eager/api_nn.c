@@ -588,6 +588,30 @@ weft_tensor(weft_avg_pool2d)(const weft_pool2d_args *args)
 
 /* -- attention --------------------------------------------------------------------------------------------------- */
 
+/* A mask of more batch axes, or of longer ones, than the scores makes more of these: the query stands for each. What does not fit is
+ * left to the row. */
+static weft_tensor query_for_mask(weft_tensor q, weft_tensor mask)
+{
+    wf_arg a, m;
+    wf_why why = {0};
+    if (wf_is_absent(mask) || !wf_arg_open(&a, "scaled_dot_product_attention", q) ||
+        !wf_arg_open(&m, "scaled_dot_product_attention", mask) || a.type.rank < 2 ||
+        m.type.rank <= 2) {
+        return q;
+    }
+    wf_type batch = a.type, own = m.type;
+    batch.rank = (uint8_t)(batch.rank - 2);
+    own.rank = (uint8_t)(own.rank - 2);
+    const wf_type was = batch;
+    if (wf_broadcast(&batch, &own, &why) || wf_type_same_dims(&batch, &was) ||
+        batch.rank + 2 > WF_MAX_RANK) {
+        return q;
+    }
+    memcpy(&batch.dims[batch.rank], &a.type.dims[a.type.rank - 2], 2 * sizeof batch.dims[0]);
+    return wf_op1(WF_OP_EXPAND, &(wf_attr){.n_dyn = (uint8_t)(batch.rank + 2), .dyn = batch.dims},
+                  q);
+}
+
 weft_tensor(weft_scaled_dot_product_attention)(const weft_attention_args *args)
 {
     wf_arg a;
@@ -605,6 +629,7 @@ weft_tensor(weft_scaled_dot_product_attention)(const weft_attention_args *args)
     WF_CALLED(w, "scaled_dot_product_attention", src[0], src[1], src[2], src[3]);
     weft_scope sc = weft_scope_begin();
     wf_api_unify(3, src);
+    src[0] = query_for_mask(src[0], src[3]);
     wf_dispatch(WF_OP_SDPA, &attr, wf_is_absent(src[3]) ? 3 : 4, src, 2, r);
     return wf_called_end(&w, weft_scope_return(sc, r[0]));
 }

@@ -25,7 +25,10 @@ void weft_manual_seed(uint64_t seed)
     wf_ctx *c = wf_ctx_get();
     if (c) {
         if (c->recorder) {
-            c->recorder->never(c->recorder, "it seeds the thread's generator");
+            c->recorder->never(
+                c->recorder,
+                "it seeds the thread's generator: seed it before the call, or give rows a "
+                ".generator that the caller has seeded");
         }
         c->rng = (weft_generator){seed, 0};
     }

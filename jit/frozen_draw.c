@@ -60,7 +60,8 @@ static bool describe_generator(wf_frozen_from *x, const wf_trace *t, const wf_dr
     const weft_generator *was = start_of(s, f->of);
     *x = (wf_frozen_from){f->of, f->named, was != NULL, f->next.offset - f->first.offset};
     return !was || (is_same(was, &f->first) && is_same(f->of ? f->of : &t->c->rng, &f->next)) ||
-           wf_frozen_refuse(reason, "it sets a generator that it draws from");
+           wf_frozen_refuse(reason,
+                            "it sets a generator that it draws from: set it before the call");
 }
 
 bool wf_frozen_describe_draws(wf_frozen *z, const wf_trace *t, const wf_frozen_start *s,
@@ -91,7 +92,7 @@ bool wf_frozen_describe_draws(wf_frozen *z, const wf_trace *t, const wf_frozen_s
         own |= !w->from[i].of;
     }
     if (!own && !is_same(&s->own, &t->c->rng)) {
-        return wf_frozen_refuse(reason, "it sets the thread's generator");
+        return wf_frozen_refuse(reason, "it sets the thread's generator: set it before the call");
     }
     for (; z->n_from < w->nfrom; z->n_from++) {
         if (!describe_generator(&z->from[z->n_from], t, &w->from[z->n_from], s, reason)) {

@@ -50,11 +50,15 @@ static int euclidean(const rows *c, int x)
     return f1(c, WF_OP_SQRT, total(c, f2(c, WF_OP_MUL, x, x)));
 }
 
-static int logsumexp(const rows *c, int x)
+static int log_of_sum(const rows *c, int x, int m)
 {
-    int m = finite_max(c, x);
     int s = total(c, f1(c, WF_OP_EXP, f2(c, WF_OP_SUB, x, m)));
     return f2(c, WF_OP_ADD, m, f1(c, WF_OP_LOG, s));
+}
+
+static int logsumexp(const rows *c, int x)
+{
+    return log_of_sum(c, x, finite_max(c, x));
 }
 
 static int deviation(const rows *c, int x, bool root)
@@ -184,7 +188,8 @@ static int at_target(const rows *c, int raw, int x, int target)
 static void cross_entropy(const rows *c, int raw, int target, bool smooth, int *r)
 {
     int x = wf_program_cast(c->w->prog, raw, c->compute);
-    int lse = logsumexp(c, x), loss = f2(c, WF_OP_SUB, lse, at_target(c, raw, x, target));
+    int lse = log_of_sum(c, x, wf_program_reduce(c->w->prog, WF_OP_AMAX, x));
+    int loss = f2(c, WF_OP_SUB, lse, at_target(c, raw, x, target));
     if (smooth) {
         int even = f2(c, WF_OP_MUL, scalar(c, WF_SCALAR_SMOOTH), mean(c, f2(c, WF_OP_SUB, lse, x)));
         loss = f2(c, WF_OP_ADD, f2(c, WF_OP_MUL, scalar(c, WF_SCALAR_REST), loss), even);

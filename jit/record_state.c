@@ -127,8 +127,9 @@ void wf_trace_drew(wf_recorder *r, weft_generator *g, bool named, uint64_t block
         (!first && !same_generator(g, &from->next))) {
         wf_trace_never(r, !drawn           ? no_memory
                           : is_local(t, g) ? "it draws from a generator that ends with it"
-                          : first          ? "it draws from too many generators"
-                                           : "it sets a generator that it draws from");
+                          : first
+                              ? "it draws from too many generators"
+                              : "it sets a generator that it draws from: set it before the call");
         return;
     }
     if (first) {

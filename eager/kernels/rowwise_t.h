@@ -290,8 +290,7 @@ static void FN(cross_entropy)(void *lossv, void *lsev, const void *xv, int64_t n
                               double smooth)
 {
     const T *x = xv;
-    T m = FN(largest)(x, n);
-    m = m - m == (T)0 ? m : (T)0;
+    T m = FN(largest)(x, n); /* an infinite one makes the row NaN, as log_softmax does */
     T lse = ADD(m, FN(log)(FN(sum_exp)(NULL, x, m, n)));
     memcpy(lsev, &lse, sizeof lse);
     T loss = (T)0;

@@ -154,7 +154,7 @@ typedef struct weft_interpolate_args {
 } weft_interpolate_args;
 WEFT_API weft_tensor weft_interpolate(const weft_interpolate_args *args);
 
-/* softmax(q k^T * scale + mask) v: q[.., l, e], k[.., s, e], v[.., s, ev] -> [.., l, ev]; leading axes broadcast. Vaswani et al. 2017,
+/* softmax(q k^T * scale + mask) v: q[.., l, e], k[.., s, e], v[.., s, ev] -> [.., l, ev]; leading axes broadcast, the mask's too. Vaswani et al. 2017,
  * "Attention Is All You Need"; in blocks that hold no whole row of scores, as Dao et al. 2022 (FlashAttention). */
 typedef struct weft_attention_args {
     weft_tensor q, k, v;
@@ -186,7 +186,7 @@ typedef enum weft_reduction {
 
 /* -log(softmax(logits)[target]) with logits[.., c] and integer targets[..] in [0, c), others WEFT_EINDEX. A scalar, NaN where no
  * target counts; under WEFT_REDUCE_NONE the targets' shape, 0 where they are ignored. Label smoothing: Szegedy et
- * al. 2016, section 7, over all classes as in PyTorch. */
+ * al. 2016, section 7, over all classes as in PyTorch. NaN where a logit is NaN or +infinity, as log_softmax is. */
 typedef struct weft_cross_entropy_args {
     weft_tensor logits;
     weft_tensor targets;

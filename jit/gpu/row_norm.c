@@ -265,7 +265,7 @@ static int unless_ignored(writer *w, int target, int ignore, int value)
     return wf_program_map(&w->p, WF_OP_WHERE, w->compute, 3, (int[]){kept, value, none});
 }
 
-enum { COUNT, IGNORE, REST, SMOOTH, ZERO, NONE, SCALARS };
+enum { COUNT, IGNORE, REST, SMOOTH, NONE, SCALARS };
 
 static int forward(loss *t)
 {
@@ -281,10 +281,7 @@ static int forward(loss *t)
               ignore = wf_program_scalar(&w.p, WEFT_I64);
     const int rest = wf_program_scalar(&w.p, t->compute),
               smooth = wf_program_scalar(&w.p, t->compute);
-    const int zero = wf_program_scalar(&w.p, t->compute);
-    const int most = wf_program_reduce(&w.p, WF_OP_AMAX, x);
-    const int m = wf_program_map(&w.p, WF_OP_WHERE, t->compute, 3,
-                                 (int[]){f1(&w, WF_OP_ISFINITE, most), most, zero});
+    const int m = wf_program_reduce(&w.p, WF_OP_AMAX, x);
     const int lse = f2(&w, WF_OP_ADD, m,
                        f1(&w, WF_OP_LOG, total(&w, f1(&w, WF_OP_EXP, f2(&w, WF_OP_SUB, x, m)))));
     const int at = wf_program_cast(&w.p, wf_program_pick(&w.p, x0, target), t->compute);
@@ -301,9 +298,8 @@ static int forward(loss *t)
     s[IGNORE] = (uint64_t)t->ignore;
     scalar_of(t->compute, 1.0 - t->smooth, &s[REST]);
     scalar_of(t->compute, t->smooth, &s[SMOOTH]);
-    s[ZERO] = s[NONE] = 0;
-    const void *scalars[SCALARS] = {&s[COUNT],  &s[IGNORE], &s[REST],
-                                    &s[SMOOTH], &s[ZERO],   &s[NONE]};
+    s[NONE] = 0;
+    const void *scalars[SCALARS] = {&s[COUNT], &s[IGNORE], &s[REST], &s[SMOOTH], &s[NONE]};
     const wf_view src[2] = {*t->logits, per_row(t, &t->targets)};
     const wf_view dst[2] = {per_row(t, &t->e->dst[0]), per_row(t, &t->e->dst[1])};
     return wf_gpu_program(t->ordinal, &w.p, 0,

@@ -151,13 +151,17 @@ static uint64_t shift_of(wf_interp *m, int c, const line *x)
     return is_true(R1(ISFINITE, top)) ? top : NUM(0);
 }
 
-static uint64_t logsumexp(wf_interp *m, int c, line *x)
+static uint64_t log_of_sum(wf_interp *m, int c, line *x, uint64_t top)
 {
-    uint64_t top = shift_of(m, c, x);
     for (int64_t i = 0; i < x->n; i++) {
         x->v[i] = R1(EXP, R2(SUB, x->v[i], top));
     }
     return R2(ADD, top, R1(LOG, sum(c, x)));
+}
+
+static uint64_t logsumexp(wf_interp *m, int c, line *x)
+{
+    return log_of_sum(m, c, x, shift_of(m, c, x));
 }
 
 static uint64_t norm(wf_interp *m, int c, line *x, double order)
@@ -549,7 +553,8 @@ static void loss_forward(wf_in_call *k, int c, int64_t row, line *x, int64_t t, 
         return;
     }
     memcpy(keep, x->v, (size_t)x->n * sizeof *keep);
-    uint64_t lse = logsumexp(m, c, x), loss = NUM(0);
+    /* not less what is finite: of a row with an infinite logit it is NaN, as log_softmax of it */
+    uint64_t lse = log_of_sum(m, c, x, extreme(m, WF_OP_MAXIMUM, c, x)), loss = NUM(0);
     if (t >= 0) {
         loss = R2(SUB, lse, at);
         if (smooth != 0) {

@@ -209,6 +209,68 @@ Test(losses, pairs_with_weights)
     }
 }
 
+/* d/dx d/dt of kl_div, in both orders. */
+static void check_mixed(double x0, double t0, bool log_target, double expected)
+{
+    weft_tensor in[2] = {weft_full(S(1), x0, WEFT_F64), weft_full(S(1), t0, WEFT_F64)}, g[2];
+    weft_requires_grad_(in[0], true);
+    weft_requires_grad_(in[1], true);
+    weft_tensor y = weft_kl_div(in[0], in[1], WEFT_REDUCE_SUM, .log_target = log_target);
+    cr_assert_eq(weft_grad_of(.outputs = &y, .n_outputs = 1, .inputs = in, .n_inputs = 2,
+                              .grads = g, .create_graph = true),
+                 WEFT_OK, "%s", weft_last_error());
+    for (int i = 0; i < 2; i++) {
+        weft_tensor mixed;
+        cr_assert(isfinite(weft_item_f64(g[i])));
+        cr_assert_eq(weft_grad_of(.outputs = &g[i], .n_outputs = 1, .inputs = &in[1 - i],
+                                  .n_inputs = 1, .grads = &mixed, .retain_graph = true),
+                     WEFT_OK, "%s", weft_last_error());
+        cr_assert_eq(weft_item_f64(mixed), expected, "%g %g: %g", x0, t0, weft_item_f64(mixed));
+    }
+}
+
+/* As PyTorch has them, also where the target is 0; nothing is NaN where a logarithm is infinite and counts for nothing. */
+static void check_derivatives_of_divergence(void)
+{
+    check_mixed(-1.5, 0, false, -1);
+    check_mixed(0, 0, false, -1);
+    check_mixed(-1.5, 0.5, false, -1);
+    check_mixed(-INFINITY, 0, false, 0);
+    check_mixed(-1.5, -INFINITY, true, 0);
+    check_mixed(-INFINITY, -INFINITY, true, 0);
+    check_mixed(-INFINITY, -1000, true, 0);
+    check_mixed(-1.5, 0, true, -1);
+}
+
+/* A row with an infinite logit is what nll_loss of log_softmax makes of it, and its gradient: NaN, or right where it is -inf. */
+Test(losses, infinite_logits)
+{
+    const float inf = INFINITY;
+    const float rows[6][3] = {{inf, 0, 1},  {0, inf, 1},        {inf, inf, 0},
+                              {-inf, 0, 1}, {-inf, -inf, -inf}, {NAN, 0, 1}};
+    for (int k = 0; k < 6 * 2 * 2; k++) {
+        const int64_t class = k % 2;
+        weft_scope sc = weft_scope_begin();
+        weft_tensor t = weft_from_data(&class, S(1), WEFT_I64), x[2], y[2];
+        for (int i = 0; i < 2; i++) {
+            x[i] = weft_from_data(rows[k / 4], S(1, 3), WEFT_F32);
+            x[i] = weft_cast(x[i], k / 2 % 2 ? WEFT_F64 : WEFT_F32);
+            weft_requires_grad_(x[i], true);
+            y[i] = i ? weft_nll_loss(weft_log_softmax(x[i], -1), t) : weft_cross_entropy(x[i], t);
+            weft_backward(y[i]);
+        }
+        const double a = weft_item_f64(y[0]), b = weft_item_f64(y[1]);
+        cr_assert(isnan(b)   ? isnan(a)
+                  : isinf(b) ? a == b
+                             : fabs(a - b) < 1e-6,
+                  "%d: %g %g", k, a, b);
+        cr_assert_eq(
+            weft_item_f64(weft_allclose(weft_grad(x[0]), weft_grad(x[1]), .equal_nan = true)), 1,
+            "%d", k);
+        weft_scope_end(sc);
+    }
+}
+
 Test(losses, edges_of_pairs)
 {
     weft_scope sc = weft_scope_begin();
@@ -224,6 +286,7 @@ Test(losses, edges_of_pairs)
     weft_backward(weft_kl_div(x, t, WEFT_REDUCE_SUM));
     grad = weft_grad(x);
     cr_assert(weft_item_f64(weft_all(weft_equal(grad, weft_neg(t)))) == 1);
+    check_derivatives_of_divergence();
     /* an ordinary loss and one with a positive weight of 1 agree where exp overflows */
     const double far[4] = {1000, -1000, 0, 3}, on[4] = {1, 0, 1, 0.25};
     x = weft_from_data(far, S(4), WEFT_F64), t = weft_from_data(on, S(4), WEFT_F64);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "tests/support/support.h"
 #include "weft/weft.h"
 
 #define OK(call) cr_assert_eq(call, WEFT_OK, "%s", weft_last_error())
@@ -175,6 +176,18 @@ Test(api_nn, attention_and_softmax)
         near("attention by mask", weft_scaled_dot_product_attention(tq, tk, tv, mask), 6, want,
              1e-12);
     }
+    /* a mask of more batch axes than the scores makes more of them */
+    weft_tensor masks = weft_randn(weft_shape(2, 1, 3, 5), WEFT_F64),
+                many = weft_scaled_dot_product_attention(tq, tk, tv, masks);
+    cr_assert_eq(weft_rank(many), 4, "%s", weft_last_error());
+    for (int b = 0; b < 2; b++) {
+        weft_tensor one = weft_scaled_dot_product_attention(
+            tq, tk, tv, weft_select(weft_select(masks, 0, b), 0, 0));
+        check_bits("attention by masks", one, weft_select(weft_select(many, 0, b), 0, 0));
+    }
+    FAILS(weft_scaled_dot_product_attention(weft_expand(tq, weft_shape(4, 3, 2)), tk, tv,
+                                            weft_ones(weft_shape(3, 3, 5), WEFT_BOOL)),
+          WEFT_ESHAPE);
     weft_tensor scores = weft_matmul(tq, weft_transpose(tk, 0, 1));
     near("softmax sums", weft_sum(weft_softmax(scores, 0), .axes = weft_axes(0)), 5,
          (double[]){1, 1, 1, 1, 1}, 1e-14);
