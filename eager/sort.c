@@ -88,6 +88,24 @@ static inline uint32_t key32(int dt, const void *p)
     }
 }
 
+/* Those of n values, `step` bytes apart. */
+static void keys32(int dt, const char *in, int64_t step, int64_t n, uint32_t flip, uint32_t *key)
+{
+    if (dt == WEFT_F32 && step == sizeof(float)) { /* by vectors */
+        for (int64_t i = 0; i < n; i++) {
+            uint32_t u;
+            memcpy(&u, in + 4 * i, sizeof u);
+            const uint32_t w = u == 0x80000000u ? 0 : u;
+            const uint32_t order = w ^ ((uint32_t)((int32_t)w >> 31) | 0x80000000u);
+            key[i] = ((u & 0x7FFFFFFFu) > 0x7F800000u ? UINT32_MAX : order) ^ flip;
+        }
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        key[i] = key32(dt, in + i * step) ^ flip;
+    }
+}
+
 static inline uint64_t key64(int dt, const void *p)
 {
     if (wf_dtype_size(dt) <= 4) {
@@ -98,10 +116,12 @@ static inline uint64_t key64(int dt, const void *p)
     return dt == WEFT_I64 ? u ^ 0x8000000000000000u : key_of_f64(u);
 }
 
+enum { SCAN = 32 /* keys that are looked at together for one to keep */ };
+
 /* -- sorting pairs --------------------------------------------------------------------------------- */
 /* Insertion for short rows; else byte-wise radix from the lowest byte, skipping bytes that all keys
  * share. The sorted pairs are in the returned one of the two buffers. */
-#define SORT_PAIRS(pair, bytes)                                                                    \
+#define SORT_PAIRS(pair, key_type, bytes)                                                          \
     static void insert_##pair(pair *p, int64_t n)                                                  \
     {                                                                                              \
         for (int64_t i = 1; i < n; i++) {                                                          \
@@ -165,15 +185,32 @@ static inline uint64_t key64(int dt, const void *p)
         }                                                                                          \
         p[i] = x;                                                                                  \
     }                                                                                              \
-    static void keep_##pair(pair *p, int64_t n, int64_t k)                                         \
+    static void keep_##pair(pair *p, const key_type *key, int64_t n, int64_t k)                    \
     {                                                                                              \
+        for (int64_t i = 0; i < k; i++) {                                                          \
+            p[i] = (pair){.key = key[i], .at = (key_type)i};                                       \
+        }                                                                                          \
         for (int64_t i = k / 2 - 1; i >= 0; i--) {                                                 \
             sift_##pair(p, i, k);                                                                  \
         }                                                                                          \
-        for (int64_t i = k; i < n; i++) {                                                          \
-            if (less_##pair(p[i], p[0])) {                                                         \
-                p[0] = p[i];                                                                       \
-                sift_##pair(p, 0, k);                                                              \
+        /* Keys come in the order of their positions: of equal ones those that are kept stay. */   \
+        for (int64_t i = k; i < n;) {                                                              \
+            const int64_t end = n - i < SCAN ? n : i + SCAN;                                       \
+            key_type some = 0;                                                                     \
+            if (end - i == SCAN) {                                                                 \
+                for (int64_t j = 0; j < SCAN; j++) {                                               \
+                    some |= (key_type) - (key[i + j] < p[0].key);                                  \
+                }                                                                                  \
+                if (!some) {                                                                       \
+                    i = end;                                                                       \
+                    continue;                                                                      \
+                }                                                                                  \
+            }                                                                                      \
+            for (; i < end; i++) {                                                                 \
+                if (key[i] < p[0].key) {                                                           \
+                    p[0] = (pair){.key = key[i], .at = (key_type)i};                               \
+                    sift_##pair(p, 0, k);                                                          \
+                }                                                                                  \
             }                                                                                      \
         }                                                                                          \
         for (int64_t m = k - 1; m > 0; m--) { /* heap to ascending order */                        \
@@ -183,16 +220,20 @@ static inline uint64_t key64(int dt, const void *p)
             sift_##pair(p, 0, m);                                                                  \
         }                                                                                          \
     }                                                                                              \
-    static pair *order_##pair(pair *p, pair *other, int64_t n, int64_t k)                          \
+    /* Of n keys: p has room for n pairs, and so has `other`. */                                   \
+    static pair *order_##pair(pair *p, pair *other, const key_type *key, int64_t n, int64_t k)     \
     {                                                                                              \
         if (k < n && k <= n / 8) {                                                                 \
-            keep_##pair(p, n, k);                                                                  \
+            keep_##pair(p, key, n, k);                                                             \
             return p;                                                                              \
+        }                                                                                          \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            p[i] = (pair){.key = key[i], .at = (key_type)i};                                       \
         }                                                                                          \
         return sort_##pair(p, other, n);                                                           \
     }
-SORT_PAIRS(pair32, 4)
-SORT_PAIRS(pair64, 8)
+SORT_PAIRS(pair32, uint32_t, 4)
+SORT_PAIRS(pair64, uint64_t, 8)
 #undef SORT_PAIRS
 
 /* -- rows ------------------------------------------------------------------------------------------ */
@@ -232,31 +273,31 @@ static void sort_rows(void *arg, int64_t begin, int64_t end)
 {
     sort_args *a = arg;
     size_t pair = a->wide ? sizeof(pair64) : sizeof(pair32);
-    size_t bytes = wf_scratch_bytes(a->n, 2 * pair);
+    size_t bytes = wf_scratch_bytes(a->n, 2 * pair + pair / 2);
     char *p = bytes ? wf_alloc(bytes) : NULL;
     if (!p) {
         atomic_store(&a->failed, 1);
         return;
     }
     char *other = p + (size_t)a->n * pair;
+    void *keys = other + (size_t)a->n * pair;
     int dt = a->x->dtype;
     int64_t size = (int64_t)a->size;
     for (int64_t r = begin; r < end; r++) {
         const char *in = (const char *)a->x->data + row_offset(r, a, a->x->strides) * size;
+        const int64_t step = a->in * size;
         if (a->wide) {
-            pair64 *w = (pair64 *)(void *)p;
+            const uint64_t flip = a->descending ? UINT64_MAX : 0;
+            uint64_t *key = keys;
             for (int64_t i = 0; i < a->n; i++) {
-                uint64_t key = key64(dt, in + i * a->in * size);
-                w[i] = (pair64){.key = a->descending ? ~key : key, .at = (uint64_t)i};
+                key[i] = key64(dt, in + i * step) ^ flip;
             }
-            store_row(a, in, r, order_pair64(w, (pair64 *)(void *)other, a->n, a->k));
+            store_row(a, in, r,
+                      order_pair64((pair64 *)(void *)p, (pair64 *)(void *)other, key, a->n, a->k));
         } else {
-            pair32 *w = (pair32 *)(void *)p;
-            for (int64_t i = 0; i < a->n; i++) {
-                uint32_t key = key32(dt, in + i * a->in * size);
-                w[i] = (pair32){.key = a->descending ? ~key : key, .at = (uint32_t)i};
-            }
-            store_row(a, in, r, order_pair32(w, (pair32 *)(void *)other, a->n, a->k));
+            keys32(dt, in, step, a->n, a->descending ? UINT32_MAX : 0, keys);
+            store_row(a, in, r,
+                      order_pair32((pair32 *)(void *)p, (pair32 *)(void *)other, keys, a->n, a->k));
         }
     }
     wf_free(p, bytes);
@@ -286,7 +327,7 @@ WF_EXEC_DECL(sort)
     a.wide = a.size == 8 || a.n > UINT32_MAX;
     wf_parallel_for(total / a.k, wf_row_grain(a.n * 8), sort_rows, &a);
     if (atomic_load(&a.failed)) {
-        return wf_no_memory(e->why, wf_scratch_bytes(a.n, 2 * sizeof(pair64)));
+        return wf_no_memory(e->why, wf_scratch_bytes(a.n, 5 * sizeof(uint64_t)));
     }
     return 0;
 }
