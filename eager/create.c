@@ -263,36 +263,123 @@ static void random_task(void *arg, int64_t begin, int64_t end)
     }
 }
 
-WF_EXEC_DECL(sort);
+/* -- permutations: the order of random 64-bit keys ---------------------------------------------------------------------- */
 
-/* Positions in the order of their upper halves, which few keys have in common: those are put in order of their whole keys. */
-static void order_equals(int64_t *pos, const int32_t *upper, const int64_t *keys, int64_t n)
+/* A key's upper bits with its position in place of the others, as one number. Keys are random, so that numbers are in order
+ * but for a few once some more bits of them are than n elements have: two or three passes instead of eight. */
+enum {
+    DIGIT = 11, /* bits of a pass, at most */
+    PASSES = 4, /* at most: half of a word, and some */
+    MORE = 5,
+    FEW_KEYS = 48 /* in order without passes */
+};
+
+typedef struct shuffle {
+    const int64_t *keys;
+    uint64_t *word, *other;
+    uint64_t places; /* mask of a position */
+    int64_t n;
+    int first, digit, passes; /* the lowest bit that a pass looks at, bits of a pass */
+    int64_t count[PASSES][1 << DIGIT];
+} shuffle;
+
+static void shuffle_open(shuffle *s, int64_t *room, int64_t n)
 {
-    for (int64_t i = 1; i < n; i++) {
-        const int64_t p = pos[i];
-        int64_t j = i;
-        for (; j > 0 && upper[j - 1] == upper[i] && keys[pos[j - 1]] > keys[p]; j--) {
-            pos[j] = pos[j - 1];
+    const int own = n > 1 ? 64 - __builtin_clzll((uint64_t)(n - 1)) : 1;
+    const int bits = own + MORE < 64 - own ? own + MORE : 64 - own;
+    s->keys = room;
+    s->word = (uint64_t *)room + n;
+    s->other = (uint64_t *)room + 2 * n;
+    s->n = n;
+    s->places = (UINT64_C(1) << own) - 1;
+    s->passes = n <= FEW_KEYS ? 0 : (bits + DIGIT - 1) / DIGIT;
+    s->digit = s->passes ? (bits + s->passes - 1) / s->passes : 0;
+    s->first = s->passes ? 64 - s->passes * s->digit : 63;
+}
+
+__attribute__((always_inline)) static inline void words_of(shuffle *s, int passes)
+{
+    const uint64_t mask = (UINT64_C(1) << s->digit) - 1, places = s->places;
+    const int64_t *keys = s->keys, n = s->n;
+    const int first = s->first, digit = s->digit;
+    uint64_t *word = s->word;
+    for (int64_t i = 0; i < n; i++) {
+        const uint64_t key = (uint64_t)keys[i] ^ (UINT64_C(1) << 63);
+        uint64_t upper = key >> first;
+        word[i] = (key & ~places) | (uint64_t)i;
+        for (int p = 0; p < passes; p++, upper >>= digit) {
+            s->count[p][upper & mask]++;
         }
-        pos[j] = p;
+    }
+}
+/* The words, and how often each digit of theirs occurs. */
+static void shuffle_words(shuffle *s)
+{
+    memset(s->count, 0, (size_t)s->passes * sizeof s->count[0]);
+    if (s->passes == 2) {
+        words_of(s, 2);
+    } else {
+        words_of(s, s->passes);
     }
 }
 
-/* Positions of random 64-bit keys in sorted order; equal keys (chance n^2 / 2^65) keep theirs. */
+static void shuffle_pass(shuffle *s, int p)
+{
+    int64_t *to = s->count[p], at = 0;
+    const uint64_t mask = (UINT64_C(1) << s->digit) - 1;
+    const int shift = s->first + p * s->digit;
+    const uint64_t *from = s->word;
+    uint64_t *other = s->other;
+    const int64_t n = s->n;
+    for (int64_t v = 0; v <= (int64_t)mask; v++) {
+        const int64_t c = to[v];
+        to[v] = at;
+        at += c;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const uint64_t x = from[i];
+        other[to[x >> shift & mask]++] = x;
+    }
+    uint64_t *t = s->word;
+    s->word = s->other;
+    s->other = t;
+}
+
+/* Does a belong behind b, which is behind it? Equal keys (chance n^2 / 2^65) keep their order. */
+static inline bool is_behind(const shuffle *s, uint64_t a, uint64_t b)
+{
+    return (a | s->places) != (b | s->places) ? a > b
+                                              : s->keys[a & s->places] > s->keys[b & s->places];
+}
+
+static void shuffle_run(shuffle *s)
+{
+    shuffle_words(s);
+    for (int p = 0; p < s->passes; p++) {
+        shuffle_pass(s, p);
+    }
+    uint64_t *w = s->word;
+    for (int64_t i = 1; i < s->n; i++) {
+        const uint64_t x = w[i];
+        int64_t j = i;
+        for (; j > 0 && is_behind(s, w[j - 1], x); j--) {
+            w[j] = w[j - 1];
+        }
+        w[j] = x;
+    }
+}
+
+/* Positions of random 64-bit keys in sorted order; equal keys keep theirs. */
 static int permutation(wf_exec *e)
 {
     wf_view *dst = &e->dst[0];
     int64_t n = dst->dims[0];
     size_t bytes = wf_scratch_bytes(n, 3 * sizeof(int64_t));
-    int64_t *keys = bytes ? wf_alloc(bytes) : NULL;
-    if (!keys) {
+    int64_t *room = bytes ? wf_alloc(bytes) : NULL;
+    if (!room) {
         return wf_no_memory(e->why, bytes);
     }
-    int32_t *upper = (int32_t *)(void *)(keys + 2 * n);
-    wf_view drawn = wf_view_dense(keys, WEFT_I64, 1, &n);
-    wf_view in = wf_view_dense(upper, WEFT_I32, 1, &n);
-    wf_view out[2] = {wf_view_dense(upper + n, WEFT_I32, 1, &n),
-                      wf_view_dense(keys + n, WEFT_I64, 1, &n)};
+    wf_view drawn = wf_view_dense(room, WEFT_I64, 1, &n);
     random_args a = {.dst = &drawn,
                      .draw = {.op = WF_OP_RANDINT,
                               .seed = (uint64_t)e->attr->dyn[1],
@@ -300,25 +387,20 @@ static int permutation(wf_exec *e)
                               .low = INT64_MIN,
                               .high = INT64_MAX}};
     wf_parallel_for(n, CHUNK, random_task, &a);
+    shuffle s;
+    shuffle_open(&s, room, n);
+    shuffle_run(&s);
+    const bool straight = dst->dtype == WEFT_I64 && wf_view_is_contiguous(dst);
+    uint64_t *to = straight ? (uint64_t *)dst->data : s.word;
     for (int64_t i = 0; i < n; i++) {
-        upper[i] = (int32_t)(keys[i] >> 32);
+        to[i] = s.word[i] & s.places;
     }
-    const int64_t axis = 0;
-    const wf_attr attr = {.n_ints = 1, .ints = &axis};
-    wf_exec sort = {.op = WF_OP_SORT,
-                    .nsrc = 1,
-                    .ndst = 2,
-                    .src = &in,
-                    .dst = out,
-                    .attr = &attr,
-                    .why = e->why};
-    int code = wf_exec_sort(&sort);
-    if (!code) {
-        order_equals(keys + n, upper + n, keys, n);
-        wf_copy(dst, &out[1]);
+    if (!straight) {
+        const wf_view order = wf_view_dense(s.word, WEFT_I64, 1, &n);
+        wf_copy(dst, &order);
     }
-    wf_free(keys, bytes);
-    return code;
+    wf_free(room, bytes);
+    return 0;
 }
 
 WF_EXEC_DECL(random)
