@@ -32,9 +32,15 @@ WF_VJP(expand, WF_SAVES_NONE)
 
 WF_VJP(slice, WF_SAVES_NONE)
 {
-    wf_type x;
+    wf_type x, y;
     wf_vjp_src_type(v, 0, &x);
+    wf_vjp_dst_type(v, 0, &y);
     const int64_t *d = v->attr->dyn;
+    if (d[2] == -1 && y.dims[v->attr->ints[0]] == x.dims[v->attr->ints[0]]) {
+        v->dsrc[0] =
+            wf_op1(WF_OP_SLICE, v->attr, v->g[0]); /* the other way round: its own inverse */
+        return wf_vjp_done(v);
+    }
     int64_t axis = v->attr->ints[0], full_map[4] = {d[0], d[1], d[2], x.dims[axis]};
     if (!v->create_graph && d[2] == 1 && d[1] > d[0]) {
         return wf_vjp_add_part(v, axis, d[0], d[1]);
