@@ -70,12 +70,7 @@ static double delta_of(const weft_loss_args *a)
 
 static weft_tensor huber(const weft_loss_args *a)
 {
-    /* c (e - c / 2) with c = e between -delta and delta is the parabola there and the lines beyond. Not by |e|, which has no
-     * second derivative at 0. */
-    double delta = delta_of(a);
-    weft_tensor e = op2(WF_OP_SUB, a->x, a->target);
-    weft_tensor c = wf_op3(WF_OP_CLAMP, NULL, e, weft_f(-delta), weft_f(delta));
-    return op2(WF_OP_MUL, c, wf_op3(WF_OP_FMA, NULL, c, weft_f(-0.5), e));
+    return wf_op3(WF_OP_HUBER, NULL, a->x, a->target, weft_f(delta_of(a)));
 }
 
 static weft_tensor cross(const weft_loss_args *a)

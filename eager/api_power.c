@@ -30,7 +30,7 @@ static int kind_of(weft_tensor t)
  * it would be rounded twice. */
 static double other_rows(weft_tensor a, weft_tensor b)
 {
-    static const double exponents[] = {2, 0.5, -0.5, -1, 3, 4, -2}; /* from 3 on: two rows */
+    static const double exponents[] = {2, 3, 0.5, -0.5, -1, 4, -2}; /* from 4 on: two rows */
     bool weak;
     if (!wf_is_scalar(b) || wf_is_scalar(a)) {
         return 0;
@@ -42,7 +42,7 @@ static double other_rows(weft_tensor a, weft_tensor b)
     const double e = wf_scalar_f64(b);
     for (size_t i = 0; i < sizeof exponents / sizeof *exponents; i++) {
         if (e == exponents[i]) {
-            return i >= 4 && dt != WEFT_F32 && dt != WEFT_F64 ? 0 : e;
+            return i >= 5 && dt != WEFT_F32 && dt != WEFT_F64 ? 0 : e;
         }
     }
     return 0;
@@ -63,9 +63,12 @@ static weft_tensor float_power(weft_tensor a, double e)
         const weft_tensor r = wf_op1(WF_OP_RECIPROCAL, NULL, a);
         return e == -1 ? r : mul(r, r);
     }
+    if (e == 3) {
+        return wf_op1(WF_OP_CUBE, NULL, a);
+    }
     if (e > 1) {
         const weft_tensor square = mul(a, a);
-        return e == 2 ? square : mul(square, e == 3 ? a : square);
+        return e == 2 ? square : mul(square, square);
     }
     const weft_tensor past = wf_op2(WF_OP_EQUAL, NULL, a, weft_f(-INFINITY));
     const weft_tensor x =

@@ -19,6 +19,7 @@
 #ifdef WF_VJP_FAST
 #define TC(fn, ...) WF_CAT(WF_CAT(WF_CAT(fn, _), WF_S), _fast)(__VA_ARGS__)
 #define WF_USE(types, rare) WF_IF(WF_RARE_OF_##rare)
+#define ROUND(x) RINT(x) /* a row of another kind that their columns name */
 #else
 #define TC(fn, ...) WF_CAT(WF_CAT(fn, _), WF_S)(__VA_ARGS__)
 #define WF_USE(types, rare) WF_IF(WF_IN_FLT_##types)

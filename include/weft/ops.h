@@ -40,6 +40,7 @@ WEFT_API weft_tensor weft_neg(weft_tensor x);         /* -x; keeps integers */
 WEFT_API weft_tensor weft_abs(weft_tensor x);         /* |x|; keeps integers */
 WEFT_API weft_tensor weft_sign(weft_tensor x);        /* -1, 0 or 1; NaN stays; keeps integers */
 WEFT_API weft_tensor weft_square(weft_tensor x);      /* x * x; keeps integers */
+WEFT_API weft_tensor weft_cube(weft_tensor x);        /* x * x * x */
 WEFT_API weft_tensor weft_reciprocal(weft_tensor x);  /* 1 / x */
 WEFT_API weft_tensor weft_sqrt(weft_tensor x);        /* NaN below 0 */
 WEFT_API weft_tensor weft_rsqrt(weft_tensor x);       /* 1 / sqrt(x) */
@@ -98,7 +99,7 @@ WEFT_API weft_tensor weft_floor_divide(weft_tensor a, weft_tensor b);
 WEFT_API weft_tensor weft_remainder(weft_tensor a, weft_tensor b); /* a - floor(a/b)*b: sign of b */
 WEFT_API weft_tensor weft_fmod(weft_tensor a, weft_tensor b);      /* a - trunc(a/b)*b: sign of a */
 /* a^b. Of integers: exact, wraps; b < 0 is an error if b is a number, else gives 1 / a truncated (0 where a is 0). Of a float
- * tensor to the number 2, -1, 0.5 or -0.5, of f32 and f64 to 3, 4 or -2, too: by products or roots, at most 2 ULP off. */
+ * tensor to the number 2, 3, -1, 0.5 or -0.5, of f32 and f64 to 4 or -2, too: by products or roots, at most 2 ULP off. */
 WEFT_API weft_tensor weft_pow(weft_tensor a, weft_tensor b);
 WEFT_API weft_tensor weft_maximum(weft_tensor a, weft_tensor b);  /* NaN if either is; -0 < +0 */
 WEFT_API weft_tensor weft_minimum(weft_tensor a, weft_tensor b);  /* NaN if either is; -0 < +0 */
@@ -128,6 +129,8 @@ WEFT_API weft_tensor weft_lerp(weft_tensor a, weft_tensor b, weft_tensor t); /* 
 WEFT_API weft_tensor weft_fma(weft_tensor a, weft_tensor b,
                               weft_tensor c); /* a*b + c, rounded once */
 WEFT_API weft_tensor weft_addcmul(weft_tensor a, weft_tensor b, weft_tensor c); /* a + b * c */
+/* Of e = a - b: e^2 / 2 where |e| is at most c, else c (|e| - c / 2); Huber 1964. */
+WEFT_API weft_tensor weft_huber(weft_tensor a, weft_tensor b, weft_tensor c);
 /* cond ? a : b; cond is bool, a and b are promoted together. */
 WEFT_API weft_tensor weft_where(weft_tensor cond, weft_tensor a, weft_tensor b);
 /* value where mask (bool), x elsewhere. */
@@ -167,6 +170,7 @@ WEFT_API weft_status weft_neg_(weft_tensor x);
 WEFT_API weft_status weft_abs_(weft_tensor x);
 WEFT_API weft_status weft_sign_(weft_tensor x);
 WEFT_API weft_status weft_square_(weft_tensor x);
+WEFT_API weft_status weft_cube_(weft_tensor x);
 WEFT_API weft_status weft_reciprocal_(weft_tensor x);
 WEFT_API weft_status weft_sqrt_(weft_tensor x);
 WEFT_API weft_status weft_rsqrt_(weft_tensor x);
@@ -237,6 +241,7 @@ WEFT_API weft_status weft_clamp_(weft_tensor x, weft_tensor low, weft_tensor hig
 WEFT_API weft_status weft_lerp_(weft_tensor x, weft_tensor b, weft_tensor t);
 WEFT_API weft_status weft_fma_(weft_tensor x, weft_tensor b, weft_tensor c);
 WEFT_API weft_status weft_addcmul_(weft_tensor x, weft_tensor b, weft_tensor c);
+WEFT_API weft_status weft_huber_(weft_tensor x, weft_tensor b, weft_tensor c);
 /* x := scatter_add(x, ...) and index_add(x, ...), see below. */
 WEFT_API weft_status weft_scatter_add_(weft_tensor x, int axis, weft_tensor indices,
                                        weft_tensor values);

@@ -53,6 +53,7 @@ static const domain domains[] = {
     {WF_OP_LEAKY_RELU, {0.3, 0.1}, {1, 0.5}},
     {WF_OP_ELU, {-1, 0.5}, {-0.2, 1}},
     {WF_OP_CLAMP, {-0.4, -2, 0.5}, {0.4, -1, 2}},
+    {WF_OP_HUBER, {-0.4, -0.3, 0.8}, {0.4, 0.3, 1}},
     {WF_OP_HARDSIGMOID, {-2}, {2}},
     {WF_OP_HARDSWISH, {-2}, {2}},
     {WF_OP_SELU, {-2}, {-0.2}},
@@ -560,7 +561,7 @@ Test(gradcheck, other_rows)
     CHECK(WHERE, f_where_masked, -1, 1, S(2, 4));
     CHECK(SQUARE, f_mse, -1, 1, S(2, 3), S(3));
     CHECK(ABS, f_l1, -1, 1, S(2, 3), S(3));
-    CHECK(WHERE, f_huber, -1, 1, S(2, 3), S(2, 3));
+    CHECK(HUBER, f_huber, -1, 1, S(2, 3), S(2, 3));
     CHECK(BCE, f_bce, 0.1, 0.9, S(2, 3), S(2, 3));
     CHECK(SOFTPLUS, f_bce_logits, -1, 1, S(2, 3), S(3));
     CHECK(SOFTPLUS, f_bce_positive, 0.2, 1, S(2, 3), S(2, 3), S(2, 1), S(3));

@@ -72,6 +72,10 @@ REF_REAL1(square)
 {
     return x * x;
 }
+REF_REAL1(cube)
+{
+    return x * x * x;
+}
 REF_REAL1(reciprocal)
 {
     return 1 / x;
@@ -274,6 +278,12 @@ REF_REAL3(addcmul)
 {
     return a + b * c;
 }
+/* its definition, case by case, of which a threshold below 0 is none; with an infinite one inf - inf / 2 */
+REF_REAL3(huber)
+{
+    const real e = a - b, d = smaller(larger(e, -c), c);
+    return isinf(e) && d == e ? NAN : d == e ? e * e / 2 : d * (e - d / 2) + 0;
+}
 REF_REAL3(where)
 {
     return a != 0 ? b : c;
@@ -299,6 +309,11 @@ real ref_term(wf_op op, int dtype, const real *x)
                        0);
     case WF_OP_HARDSIGMOID:
         return 0.5L;
+    case WF_OP_HUBER: /* a difference that leaves the type; with a threshold below 0 terms cancel */
+        return fabsl(x[0] - x[1]) >= (dtype == WEFT_F64 ? 0x1p1023L : 0x1p127L)
+                   ? largest(x[0], x[1], 0)
+               : x[2] < 0 ? largest(x[2] * (x[0] - x[1]), x[2] * x[2] / 2, 0)
+                          : 0;
     case WF_OP_LOGADDEXP:
         return dtype == WEFT_F64 ? largest(x[0], x[1], 0) : 0;
     default:
