@@ -165,6 +165,19 @@ WF_VJP(pad, WF_SAVES_NONE)
     return wf_vjp_done(v);
 }
 
+/* Which elements stand where follows from the extents alone, so that both are linear and each the other's transpose. */
+WF_VJP(pad_mode, WF_SAVES_NONE)
+{
+    v->dsrc[0] = wf_op1(WF_OP_PAD_MODE_BWD, v->attr, v->g[0]);
+    return wf_vjp_done(v);
+}
+
+WF_VJP(pad_mode_bwd, WF_SAVES_NONE)
+{
+    v->dsrc[0] = wf_op1(WF_OP_PAD_MODE, v->attr, v->g[0]);
+    return wf_vjp_done(v);
+}
+
 WF_VJP(roll, WF_SAVES_NONE)
 {
     int64_t d[WF_MAX_RANK];

@@ -144,43 +144,6 @@ static bool repeats_ok(wf_arg *a, weft_padding mode, int i, int64_t before, int6
                        (long long)before, (long long)after, i, (long long)n);
 }
 
-/* count elements from start on, `step` from one to the next; step 0: the one at start, over and over. */
-static weft_tensor run_of(weft_tensor x, int64_t axis, int64_t start, int64_t count, int64_t step,
-                          const wf_type *type)
-{
-    int64_t stop = step ? start + count * step : start + 1, dyn[3] = {start, stop, step ? step : 1};
-    x = wf_op1(WF_OP_SLICE, &(wf_attr){.n_ints = 1, .ints = &axis, .n_dyn = 3, .dyn = dyn}, x);
-    if (step) {
-        return x;
-    }
-    wf_type wide = *type;
-    wide.dims[axis] = count;
-    return wf_op1(WF_OP_EXPAND, &(wf_attr){.n_dyn = (uint8_t)wide.rank, .dyn = wide.dims}, x);
-}
-
-/* x with what `mode` puts before and after axis i; *type follows. */
-static weft_tensor pad_axis(weft_tensor x, wf_type *type, weft_padding mode, int64_t i,
-                            int64_t before, int64_t after)
-{
-    int64_t n = type->dims[i];
-    weft_tensor parts[3], y;
-    int count = 0;
-    if (before) {
-        parts[count++] = mode == WEFT_PAD_REFLECT    ? run_of(x, i, before, before, -1, type)
-                         : mode == WEFT_PAD_CIRCULAR ? run_of(x, i, n - before, before, 1, type)
-                                                     : run_of(x, i, 0, before, 0, type);
-    }
-    parts[count++] = x;
-    if (after) {
-        parts[count++] = mode == WEFT_PAD_REFLECT    ? run_of(x, i, n - 2, after, -1, type)
-                         : mode == WEFT_PAD_CIRCULAR ? run_of(x, i, 0, after, 1, type)
-                                                     : run_of(x, i, n - 1, after, 0, type);
-    }
-    wf_dispatch(WF_OP_CONCAT, &(wf_attr){.n_ints = 1, .ints = &i}, count, parts, 1, &y);
-    type->dims[i] = n + before + after;
-    return y;
-}
-
 weft_tensor(weft_pad_mode)(weft_tensor x, weft_shape before, weft_shape after, weft_padding mode)
 {
     wf_arg a;
@@ -198,18 +161,17 @@ weft_tensor(weft_pad_mode)(weft_tensor x, weft_shape before, weft_shape after, w
             return a.error;
         }
     }
-    WF_CALLED(w, "pad_mode", x);
-    weft_scope sc = weft_scope_begin();
-    weft_tensor y = x;
-    bool copied = false;
-    for (int i = 0; i < a.type.rank; i++) {
-        if (dyn[2 * i] | dyn[2 * i + 1]) {
-            y = pad_axis(y, &a.type, mode, i, dyn[2 * i], dyn[2 * i + 1]);
-            copied = true;
-        }
+    bool some = false;
+    for (int i = 0; i < 2 * a.type.rank; i++) {
+        some |= dyn[i] != 0;
     }
-    y = copied ? y : wf_op1(WF_OP_COPY, NULL, y);
-    return wf_called_end(&w, weft_scope_return(sc, y));
+    if (!some) {
+        WF_CALLED(w, "pad_mode", x);
+        return wf_called_end(&w, wf_op1(WF_OP_COPY, NULL, x));
+    }
+    int64_t way = mode;
+    wf_attr attr = {.n_ints = 1, .ints = &way, .n_dyn = (uint8_t)(2 * a.type.rank), .dyn = dyn};
+    return wf_op1(WF_OP_PAD_MODE, &attr, x);
 }
 
 weft_tensor(weft_roll)(weft_tensor x, weft_shape shifts, weft_axes axes)

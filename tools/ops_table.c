@@ -27,6 +27,8 @@ enum {
     TYPES_cast = ALL,
     TYPES_concat = ALL,
     TYPES_pad = ALL,
+    TYPES_pad_mode = ALL,
+    TYPES_pad_mode_bwd = F,
     TYPES_roll = ALL,
     TYPES_tri = ALL,
     TYPES_slice_grad = ALL,

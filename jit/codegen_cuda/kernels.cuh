@@ -283,6 +283,46 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
     }
 }
 
+/* == unpad
+ * Sums of what stands for an element: dst, g, count, mode (reflect, replicate, circular), rank, then of each axis its extent, elements
+ * before and behind, stride of g. Of each axis the middle comes first, then those before, then those behind; the last one fastest. */
+WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
+{
+    enum { MOST = 8 };
+    const int rank = (int)WORD(4);
+    const long long mode = WORD(3);
+    for (long long i = START; i < WORD(2); i += STEP) {
+        /* Of an axis: places of the middle, of the first before and of the first behind; how many there are of each. */
+        long long at[MOST][3], many[MOST][2], k[MOST], rest = i;
+        for (int d = rank; d-- > 0;) {
+            const long long n = WORD(5 + 4 * d), before = WORD(6 + 4 * d), after = WORD(7 + 4 * d);
+            const long long q = wf_quotient(rest, n), x = rest - q * n;
+            const long long head = mode == 0 ? before - x : mode == 1 ? 0 : x - n + before;
+            const long long tail = mode == 0 ? n - 2 - x : mode == 1 ? 0 : x;
+            rest = q;
+            at[d][0] = before + x;
+            at[d][1] = head;
+            at[d][2] = before + n + tail;
+            many[d][0] = mode == 1 ? (x == 0 ? before : 0) : head >= 0 && head < before && (mode != 0 || x > 0);
+            many[d][1] = mode == 1 ? (x == n - 1 ? after : 0) : tail >= 0 && tail < after;
+            k[d] = 0;
+        }
+        C0 sum = 0;
+        for (int first = 1, d = 0; d >= 0; first = 0) {
+            long long from = 0;
+            for (d = 0; d < rank; d++) {
+                const long long p = k[d] == 0 ? at[d][0] : k[d] <= many[d][0] ? at[d][1] + k[d] - 1 : at[d][2] + k[d] - 1 - many[d][0];
+                from += p * WORD(8 + 4 * d);
+            }
+            const C0 v = LOAD0(POINTER(const T0, 1)[from]);
+            sum = first ? v : ADD0(sum, v);
+            for (d = rank - 1; d >= 0 && ++k[d] > many[d][0] + many[d][1]; d--)
+                k[d] = 0;
+        }
+        POINTER(T0, 0)[i] = STORE0(sum);
+    }
+}
+
 /* == tri
  * Zeroes one side of contiguous matrices: dst, count, rows, cols, diagonal, upper. */
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)

@@ -13,6 +13,8 @@ static row_fn row_of(wf_op op)
         [WF_OP_CAST] = wf_gpu_row_move,
         [WF_OP_CONCAT] = wf_gpu_row_move,
         [WF_OP_PAD] = wf_gpu_row_move,
+        [WF_OP_PAD_MODE] = wf_gpu_row_move,
+        [WF_OP_PAD_MODE_BWD] = wf_gpu_row_move,
         [WF_OP_ROLL] = wf_gpu_row_move,
         [WF_OP_TRIL] = wf_gpu_row_move,
         [WF_OP_TRIU] = wf_gpu_row_move,

@@ -95,6 +95,69 @@ static int pad(int ordinal, wf_exec *e)
     return status ? status : wf_gpu_copy(ordinal, &region, &in, e->why);
 }
 
+/* The middle, then axis by axis, the last one first, what is before and behind it: of the result, where it is by now. */
+static int pad_mode(int ordinal, wf_exec *e)
+{
+    const wf_view *x = &e->src[0];
+    const int64_t mode = e->attr->ints[0], *by = e->attr->dyn;
+    wf_view inner = e->dst[0];
+    for (int i = 0; i < x->rank; i++)
+        inner = wf_view_narrow(inner, i, by[2 * i], x->dims[i]);
+    int status = wf_gpu_copy(ordinal, &inner, x, e->why);
+    for (int i = x->rank; i-- > 0;) {
+        wf_view all = e->dst[0];
+        const int64_t n = x->dims[i], before = by[2 * i];
+        for (int d = 0; d < i; d++)
+            all = wf_view_narrow(all, d, by[2 * d], x->dims[d]);
+        for (int side = 0; side < 2 && status == 0; side++) {
+            const int64_t count = by[2 * i + side], first = side ? n : -before;
+            if (count == 0)
+                continue;
+            const int64_t from = before + wf_padded_from(mode, first, n);
+            const wf_view to = wf_view_narrow(all, i, before + first, count);
+            wf_view own = wf_view_narrow(all, i, from, 1);
+            own.dims[i] = count;
+            own.strides[i] *= mode == WF_PAD_REFLECT ? -1 : mode == WF_PAD_CIRCULAR;
+            status = wf_gpu_copy(ordinal, &to, &own, e->why);
+        }
+    }
+    return status;
+}
+
+enum { MOST_PADDED = 8 }; /* axes of the kernel */
+
+static int pad_mode_bwd(int ordinal, wf_exec *e)
+{
+    const wf_view *g = &e->src[0], *dx = &e->dst[0];
+    wf_gpu_hand h = {.section = "unpad", .ntype = 1, .type = {g->dtype}, .work = wf_view_numel(dx)};
+    uint64_t *w = h.w;
+    *w++ = wf_gpu_word(dx->data);
+    *w++ = wf_gpu_word(g->data);
+    *w++ = (uint64_t)h.work;
+    *w++ = (uint64_t)e->attr->ints[0];
+    uint64_t *rank = w++;
+    for (int d = 0; d < dx->rank; d++) {
+        const int64_t *by = e->attr->dyn + (int64_t)2 * d;
+        const bool plain = (by[0] | by[1]) == 0;
+        if (plain && dx->dims[d] == 1)
+            continue;
+        /* Axes without padding that lie from end to end are one. */
+        if (plain && *rank > 0 && (w[-3] | w[-2]) == 0 &&
+            w[-1] == (uint64_t)(g->strides[d] * g->dims[d])) {
+            w[-4] *= (uint64_t)dx->dims[d];
+            w[-1] = (uint64_t)g->strides[d];
+            continue;
+        }
+        if (++*rank > MOST_PADDED)
+            return WEFT_EUNSUPPORTED;
+        *w++ = (uint64_t)dx->dims[d];
+        *w++ = (uint64_t)by[0];
+        *w++ = (uint64_t)by[1];
+        *w++ = (uint64_t)g->strides[d];
+    }
+    return wf_gpu_hand_run(ordinal, &h, e->why);
+}
+
 static int roll(int ordinal, const wf_exec *e, int k, wf_view dst, wf_view src)
 {
     if (k == e->attr->n_ints)
@@ -244,6 +307,10 @@ int wf_gpu_row_move(int ordinal, wf_exec *e)
         return concat(ordinal, e);
     if (e->op == WF_OP_PAD)
         return pad(ordinal, e);
+    if (e->op == WF_OP_PAD_MODE)
+        return pad_mode(ordinal, e);
+    if (e->op == WF_OP_PAD_MODE_BWD)
+        return pad_mode_bwd(ordinal, e);
     if (e->op == WF_OP_ROLL)
         return roll(ordinal, e, 0, e->dst[0], e->src[0]);
     if (e->op == WF_OP_TRIL || e->op == WF_OP_TRIU)

@@ -73,6 +73,63 @@ WF_INFER(pad)
     return 0;
 }
 
+/* Has axis i, of n elements, those that the mode puts before and after it? */
+static int check_pad_axis(int64_t mode, int i, int64_t n, const int64_t *by, wf_why *why)
+{
+    const int64_t most = mode == WF_PAD_REFLECT ? n - 1 : mode == WF_PAD_CIRCULAR ? n : INT64_MAX;
+    const bool fits = by[0] <= most && by[1] <= most && n > 0;
+    if (by[0] >= 0 && by[1] >= 0 && (fits || (by[0] | by[1]) == 0)) {
+        return 0;
+    }
+    return wf_fail(why, WEFT_ESHAPE,
+                   "axis %d: %" PRId64 " elements do not give %" PRId64 " before and %" PRId64
+                   " behind them",
+                   i, n, by[0], by[1]);
+}
+
+static int check_pad_mode(const wf_attr *attr, int rank, wf_why *why)
+{
+    int code = wf_check_attr(attr, 1, 2 * rank, 0, why);
+    return code ? code
+           : attr->ints[0] < WF_PAD_REFLECT || attr->ints[0] > WF_PAD_CIRCULAR
+               ? wf_fail(why, WEFT_EINVALID, "%" PRId64 " is not a way to pad", attr->ints[0])
+               : 0;
+}
+
+WF_INFER(pad_mode)
+{
+    int code = check_pad_mode(attr, src[0].rank, why);
+    dst[0] = src[0];
+    for (int i = 0; i < src[0].rank && !code; i++) {
+        const int64_t *by = attr->dyn + 2 * i;
+        int64_t *n = &dst[0].dims[i];
+        code = check_pad_axis(attr->ints[0], i, *n, by, why);
+        if (!code &&
+            (__builtin_add_overflow(*n, by[0], n) || __builtin_add_overflow(*n, by[1], n))) {
+            code = wf_fail(why, WEFT_ENOMEM, "the padded extent of axis %d overflows", i);
+        }
+    }
+    return code;
+}
+
+WF_INFER(pad_mode_bwd)
+{
+    int code = wf_check_dtype(&src[0], 0, WF_DT_F, "floating-point numbers", why);
+    code = code ? code : check_pad_mode(attr, src[0].rank, why);
+    dst[0] = src[0];
+    for (int i = 0; i < src[0].rank && !code; i++) {
+        const int64_t *by = attr->dyn + 2 * i;
+        int64_t *n = &dst[0].dims[i];
+        if (by[0] < 0 || by[1] < 0 || by[0] > *n || by[1] > *n - by[0]) {
+            return wf_fail(why, WEFT_ESHAPE, "axis %d of the gradient has %" PRId64 " elements", i,
+                           *n);
+        }
+        *n -= by[0] + by[1];
+        code = check_pad_axis(attr->ints[0], i, *n, by, why);
+    }
+    return code;
+}
+
 WF_INFER(roll)
 {
     if (!attr || attr->n_ints != attr->n_dyn || attr->n_ints == 0) {

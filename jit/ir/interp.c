@@ -345,6 +345,8 @@ static int backward_row(wf_in_call *k)
         return wf_in_cross_entropy(k);
     case WF_OP_AVG_POOL2D_BWD:
         return wf_in_pool(k);
+    case WF_OP_PAD_MODE_BWD:
+        return wf_in_move(k);
     }
     return call_primitive(k);
 }

@@ -88,6 +88,20 @@ static void roll(wf_in_call *k)
     }
 }
 
+static void pad_mode(wf_in_call *k)
+{
+    const wf_array *x = &k->src[0];
+    int64_t index[WF_MAX_RANK];
+    for (int64_t i = 0; i < numel(&k->dst[0]); i++) {
+        index_of(&k->dst[0].type, i, index);
+        for (int a = 0; a < x->type.rank; a++) {
+            int64_t n = x->type.dims[a], at = index[a] - k->attr->dyn[2 * a];
+            index[a] = at < 0 || at >= n ? wf_padded_from(k->attr->ints[0], at, n) : at;
+        }
+        wf_in_put(&k->dst[0], i, wf_in_get(x, flat_of(&x->type, index)));
+    }
+}
+
 static void triangle(wf_in_call *k)
 {
     const wf_array *x = &k->src[0];
@@ -145,6 +159,40 @@ static void close_adder(adder *a)
     free(a->room);
 }
 
+/* The j-th of an axis in the order in which they are added: the n of the middle, those before, those behind. */
+static int64_t in_turn(int64_t j, int64_t n, int64_t before)
+{
+    return j < n ? before + j : j < n + before ? j - n : j;
+}
+
+static void pad_mode_bwd(wf_in_call *k)
+{
+    const wf_array *g = &k->src[0];
+    const wf_type *x = &k->dst[0].type;
+    const int64_t *by = k->attr->dyn;
+    int64_t from[WF_MAX_RANK], to[WF_MAX_RANK];
+    adder a;
+    bool open = open_adder(&a, k, NULL);
+    uint64_t *some = wf_in_room(k->m, numel(&k->dst[0])); /* has a place its first? */
+    for (int64_t i = 0; open && some && i < numel(g); i++) {
+        index_of(&g->type, i, from);
+        for (int d = 0; d < x->rank; d++) {
+            const int64_t n = x->dims[d], at = in_turn(from[d], n, by[2 * d]) - by[2 * d];
+            from[d] = at + by[2 * d];
+            to[d] = at < 0 || at >= n ? wf_padded_from(k->attr->ints[0], at, n) : at;
+        }
+        const int64_t place = flat_of(x, to), e = flat_of(&g->type, from);
+        if (some[place]) {
+            add_at(&a, place, g, e);
+        } else { /* the first is not added to 0 */
+            a.room[place] = wf_in_load(k->m, g, e, a.c);
+            some[place] = 1;
+        }
+    }
+    free(some);
+    close_adder(&a);
+}
+
 static void strided_scatter(wf_in_call *k)
 {
     const wf_type *t = &k->src[0].type;
@@ -181,6 +229,12 @@ int wf_in_move(wf_in_call *k)
         return 0;
     case WF_OP_PAD:
         pad(k);
+        return 0;
+    case WF_OP_PAD_MODE:
+        pad_mode(k);
+        return 0;
+    case WF_OP_PAD_MODE_BWD:
+        pad_mode_bwd(k);
         return 0;
     case WF_OP_ROLL:
         roll(k);

@@ -133,6 +133,17 @@ static inline int64_t wf_type_bytes(const wf_type *t)
 #define WF_FLAG_DX_ONLY 1u
 #define WF_FLAG_CEIL 1u
 #define WF_FLAG_COUNT_PAD 2u
+#define WF_FLAG_ADAPTIVE 4u
+
+/* PAD_MODE, its integer */
+typedef enum wf_pad_mode { WF_PAD_REFLECT, WF_PAD_REPLICATE, WF_PAD_CIRCULAR } wf_pad_mode;
+/* The element of an axis of n that stands `at` places behind the first one; at < 0 or at >= n, as far as infer_move.c lets it. */
+static inline int64_t wf_padded_from(int64_t mode, int64_t at, int64_t n)
+{
+    return mode == WF_PAD_REFLECT    ? (at < 0 ? -at : 2 * (n - 1) - at)
+           : mode == WF_PAD_CIRCULAR ? (at < 0 ? at + n : at - n)
+                                     : (at < 0 ? 0 : n - 1);
+}
 
 typedef struct wf_attr {
     uint8_t dtype; /* weft_dtype, WEFT_DTYPE_DEFAULT when unused */

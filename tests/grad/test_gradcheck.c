@@ -541,9 +541,9 @@ Test(gradcheck, other_rows)
     CHECK(INDEX_SELECT, f_adaptive, -1, 1, S(1, 2, 3, 4));
     CHECK(INDEX_SELECT, f_nearest, -1, 1, S(1, 2, 2, 3));
     CHECK(INDEX_SELECT, f_bilinear, -1, 1, S(1, 2, 3, 3));
-    CHECK(CONCAT, f_reflect, -1, 1, S(2, 3));
-    CHECK(CONCAT, f_replicate, -1, 1, S(2, 3));
-    CHECK(CONCAT, f_circular, -1, 1, S(2, 3));
+    CHECK(PAD_MODE, f_reflect, -1, 1, S(2, 3));
+    CHECK(PAD_MODE, f_replicate, -1, 1, S(2, 3));
+    CHECK(PAD_MODE, f_circular, -1, 1, S(2, 3));
     CHECK(MAX_POOL2D, f_max_pool, -1, 1, S(1, 2, 4, 4));
     CHECK(AVG_POOL2D, f_avg_pool, -1, 1, S(1, 2, 3, 4));
     CHECK(SDPA, f_sdpa, -1, 1, S(2, 3, 2), S(2, 4, 2), S(2, 4, 3));
@@ -586,7 +586,7 @@ Test(gradcheck, other_rows)
     CHECK(UPDATE, f_update, 0.2, 1, S(2, 3), S(2, 2));
     /* reached through the second derivatives of their forward rows */
     covered[WF_OP_CONV2D_DX] = covered[WF_OP_CONV2D_DW] = covered[WF_OP_AVG_POOL2D_BWD] = true;
-    covered[WF_OP_SLICE_GRAD] = covered[WF_OP_STRIDED_GRAD] = true;
+    covered[WF_OP_PAD_MODE_BWD] = covered[WF_OP_SLICE_GRAD] = covered[WF_OP_STRIDED_GRAD] = true;
 #define ROW(NAME, name, kind, min_src, max_src, n_dst, infer, exec, vjp, attributes)               \
     cr_expect(covered[WF_OP_##NAME] || strcmp(#vjp, "NODIFF") == 0,                                \
               "row " #NAME " is differentiable but not checked");

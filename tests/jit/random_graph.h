@@ -170,6 +170,15 @@ static inline void graph_move(random_fn *r, wf_op op)
             dyn[i] = random_below(r, 4) - 1;
         }
         break;
+    case WF_OP_PAD_MODE:
+        a.n_ints = 1;
+        a.n_dyn = (uint8_t)(2 * t.rank);
+        ints[0] = random_below(r, 3);
+        for (int i = 0; i < a.n_dyn; i++) {
+            int64_t most = t.dims[i / 2] - (ints[0] == 0); /* as far as there are elements */
+            dyn[i] = most > 0 ? random_below(r, most < 3 ? (int)most + 1 : 3) : 0;
+        }
+        break;
     case WF_OP_ROLL:
         a.n_ints = a.n_dyn = 1;
         dyn[0] = random_below(r, 9) - 4;
@@ -406,6 +415,14 @@ static inline void graph_conv(random_fn *r)
 {
     int dt = graph_float(r);
     int64_t ints[7] = {1, 1 + random_below(r, 2), random_below(r, 2), 0, 1, 1, 1}, dyn[2] = {5, 4};
+static inline void graph_unpad(random_fn *r)
+{
+    int64_t mode = random_below(r, 3), dyn[4] = {random_below(r, 3), 0, 1, random_below(r, 3)};
+    wf_val g = WANT(graph_float(r), 3 + dyn[0], 4 + dyn[3]);
+    random_add(r, WF_OP_PAD_MODE_BWD,
+               &(wf_attr){.n_ints = 1, .ints = &mode, .n_dyn = 4, .dyn = dyn}, 1, &g);
+}
+
     wf_attr a = {.ints = ints, .n_ints = 7};
     wf_val s[3] = {WANT(dt, 2, 3, 5, 4), WANT(dt, 4, 3, 2, 2),
                    random_below(r, 2) ? WANT(dt, 4) : 0},
@@ -484,6 +501,9 @@ static inline void graph_rowwise(random_fn *r, wf_op op)
     case WF_OP_SDPA:
     case WF_OP_SDPA_BWD:
         graph_sdpa(r);
+        return;
+    case WF_OP_PAD_MODE_BWD:
+        graph_unpad(r);
         return;
     case WF_OP_CONV2D:
     case WF_OP_CONV2D_DX:

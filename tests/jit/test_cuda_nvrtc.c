@@ -339,6 +339,7 @@ Test(cuda_nvrtc, written_by_hand)
                     {"offsets", 0, {0}},
                     {"through", 1, {WEFT_F32, WEFT_F16, WEFT_I32, WEFT_U8}},
                     {"tri", 1, {WEFT_I32}},
+                    {"unpad", 1, {WEFT_F32, WEFT_F16, WEFT_F64}},
                     {"scan", 3, {WEFT_F64, WEFT_I64}},
                     {"scan_across", 3, {WEFT_F64, WEFT_I64}},
                     {"carries", 1, {WEFT_F64, WEFT_I64}},

@@ -239,6 +239,20 @@ Test(cuda_rows, moves)
                        .attr.n_flt = 1};
         dyns(&c, 4, (int64_t[]){2, 1, -1, 3});
         check(&c);
+        for (int mode = 0; mode < 3; mode++) {
+            static const int64_t by[3][6] = {
+                {0, 0, 4, 2, 1, 5}, {2, 0, 0, 7, 3, 1}, {0, 0, 5, 0, 6, 2}};
+            const bool sums = wf_dtype_kind(t) == 2;
+            c = (row_case){.op = WF_OP_PAD_MODE, .nsrc = 1, .src = {type(t, 3, 2, 5, 6, 0)}};
+            ints(&c, 1, mode, 0);
+            dyns(&c, 6, by[mode]);
+            check(&c);
+            for (int k = 0; k < 3; k++)
+                c.src[0].dims[k] += by[mode][2 * k] + by[mode][2 * k + 1];
+            c.op = WF_OP_PAD_MODE_BWD;
+            if (sums)
+                check(&c);
+        }
         c = (row_case){.op = WF_OP_ROLL, .nsrc = 1, .src = {type(t, 2, 5, 6, 0, 0)}};
         ints(&c, 2, 0, 1);
         dyns(&c, 2, (int64_t[]){7, -2});

@@ -7,6 +7,8 @@
 
 WF_EXEC_DECL(concat);
 WF_EXEC_DECL(pad);
+WF_EXEC_DECL(pad_mode);
+WF_EXEC_DECL(pad_mode_bwd);
 WF_EXEC_DECL(roll);
 WF_EXEC_DECL(tri);
 WF_EXEC_DECL(slice_grad);
@@ -81,6 +83,73 @@ Test(move, pad_and_crop)
             } else {
                 cr_assert_eq(get(&dst, i), 1.0, "padding holds %g", get(&dst, i));
             }
+        }
+        drop(&src);
+        drop(&dst);
+    }
+}
+
+/* Where what stands at `at` before, in or behind n elements comes from: reflect, replicate, circular. */
+static int64_t stands_for(int mode, int64_t at, int64_t n)
+{
+    if (mode == 1) {
+        return at < 0 ? 0 : at >= n ? n - 1 : at;
+    }
+    while (at < 0 || at >= n) {
+        at = mode == 2 ? at + (at < 0 ? n : -n) : at < 0 ? -at : 2 * n - 2 - at;
+    }
+    return at;
+}
+
+/* The gradient: small whole numbers, so that every order of the sums is exact. */
+static void check_unpadded(const wf_attr *attr, const tensor *x, const wf_view *y)
+{
+    int64_t index[8], n = wf_view_numel(y);
+    tensor g = random_tensor(x->v.dtype, y->rank, y->dims, n & 1), dx;
+    double *want = calloc((size_t)wf_view_numel(&x->v) + 1, sizeof *want);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t to = 0;
+        put(&g, i, (double)between(-4, 4));
+        unravel(i, y, index);
+        for (int d = 0; d < y->rank; d++) {
+            int64_t e = x->v.dims[d], from = index[d] - attr->dyn[2 * d];
+            to = to * e + stands_for((int)attr->ints[0], from, e);
+        }
+        want[to] += get(&g, i);
+    }
+    must_run(wf_exec_pad_mode_bwd, WF_OP_PAD_MODE_BWD, attr, 1, &g, &dx);
+    for (int64_t i = 0; i < wf_view_numel(&dx.v); i++) {
+        cr_assert(get(&dx, i) == want[i], "element %lld is %g, not %g", (long long)i, get(&dx, i),
+                  want[i]);
+    }
+    free(want);
+    drop(&g);
+    drop(&dx);
+}
+
+Test(move, pad_mode)
+{
+    for (int trial = 0; trial < TRIALS * NTYPES; trial++) {
+        int dt = all_types[trial % NTYPES];
+        int64_t dims[8], by[16], index[8], mode = trial / NTYPES % 3;
+        int rank = random_dims(0, 4, dims);
+        for (int i = 0; i < rank; i++) {
+            int64_t most = mode == 0 ? dims[i] - 1 : mode == 2 || dims[i] == 0 ? dims[i] : 5;
+            by[2 * i] = between(0, 2) && most > 0 ? between(0, most) : 0;
+            by[2 * i + 1] = between(0, 2) && most > 0 ? between(0, most) : 0;
+        }
+        tensor src = random_tensor(dt, rank, dims, trial & 1), dst;
+        wf_attr attr = {.n_ints = 1, .ints = &mode, .n_dyn = (uint8_t)(2 * rank), .dyn = by};
+        must_run(wf_exec_pad_mode, WF_OP_PAD_MODE, &attr, 1, &src, &dst);
+        for (int64_t i = 0; i < wf_view_numel(&dst.v); i++) {
+            unravel(i, &dst.v, index);
+            for (int d = 0; d < rank; d++) {
+                index[d] = stands_for((int)mode, index[d] - by[2 * d], dims[d]);
+            }
+            cr_assert(same_element(&dst, at(&dst.v, i), at_index(&src.v, index)));
+        }
+        if (wf_dtype_kind(dt) == 2) {
+            check_unpadded(&attr, &src, &dst.v);
         }
         drop(&src);
         drop(&dst);
@@ -252,6 +321,19 @@ Test(move, thread_counts)
     same_at_any_thread_count(wf_exec_concat, WF_OP_CONCAT, &(wf_attr){INTS(1)}, 2, src);
     same_at_any_thread_count(wf_exec_pad, WF_OP_PAD, &(wf_attr){DYN(1, 2, -3, 4, 5, 0), FLT(2)}, 1,
                              src);
+    const wf_attr ways[] = {{INTS(0), DYN(1, 2, 3, 4, 5, 0)},
+                            {INTS(1), DYN(0, 0, 3, 4, 5, 200)},
+                            {INTS(2), DYN(0, 0, 0, 0, 7, 90)}};
+    for (int k = 0; k < 3; k++) {
+        same_at_any_thread_count(wf_exec_pad_mode, WF_OP_PAD_MODE, &ways[k], 1, src);
+        const int64_t padded[3] = {dims[0] + (k ? 0 : 3), dims[1] + (k < 2 ? 7 : 0),
+                                   dims[2] + (k == 0   ? 5
+                                              : k == 1 ? 205
+                                                       : 97)};
+        tensor g = random_tensor(k == 2 ? WEFT_BF16 : WEFT_F32, 3, padded, false);
+        same_at_any_thread_count(wf_exec_pad_mode_bwd, WF_OP_PAD_MODE_BWD, &ways[k], 1, &g);
+        drop(&g);
+    }
     same_at_any_thread_count(wf_exec_roll, WF_OP_ROLL, &(wf_attr){INTS(0, 2), DYN(5, -7)}, 1, src);
     same_at_any_thread_count(wf_exec_tri, WF_OP_TRIL, &(wf_attr){DYN(3)}, 1, src);
     drop(&src[0]);
@@ -438,6 +520,10 @@ Test(move, refusals)
     must_refuse(WF_OP_PAD, &(wf_attr){DYN(0, 0, INT64_MAX, 1), FLT(0)}, 1, &m, WEFT_ENOMEM,
                 "overflow");
     must_refuse(WF_OP_PAD, &(wf_attr){DYN(0, 0), FLT(0)}, 1, &m, WEFT_EINVALID, "attributes");
+    must_refuse(WF_OP_PAD_MODE, &(wf_attr){INTS(0), DYN(0, 0, 0, 4)}, 1, &m, WEFT_ESHAPE, "axis 1");
+    must_refuse(WF_OP_PAD_MODE, &(wf_attr){INTS(3), DYN(0, 0, 0, 1)}, 1, &m, WEFT_EINVALID, "way");
+    must_refuse(WF_OP_PAD_MODE_BWD, &(wf_attr){INTS(1), DYN(0, 0, 2, 2)}, 1, &m, WEFT_ESHAPE,
+                "axis 1");
     must_refuse(WF_OP_ROLL, &(wf_attr){INTS(1, 1), DYN(1, 1)}, 1, &m, WEFT_ESHAPE, "named twice");
     must_refuse(WF_OP_ROLL, &(wf_attr){INTS(1), DYN(1, 1)}, 1, &m, WEFT_EINVALID,
                 "2 shifts for 1 axes");

@@ -64,6 +64,7 @@ static weft_tensor largest(void)
     X(cast, weft_cast(x, WEFT_F32))                                                                \
     X(concat, weft_concat(WEFT_LIST(x, x), 0))                                                     \
     X(pad, weft_pad(x, weft_shape(1, 0), weft_shape(0, 0), 0))                                     \
+    X(pad_mode, weft_pad_mode(x, weft_shape(1, 0), weft_shape(0, 0), WEFT_PAD_REFLECT))            \
     X(roll, weft_roll(x, weft_shape(1), weft_axes(0)))                                             \
     X(tril, weft_tril(x, 0))                                                                       \
     X(triu, weft_triu(x, 0))                                                                       \
