@@ -57,35 +57,9 @@ static weft_tensor beside(weft_tensor t, int64_t n, int64_t m, int more)
 
 /* -- adaptive pooling --------------------------------------------------------------------------------------- */
 
-/* Sums of x over the m windows of an axis of n elements; *count: elements of each [m], i64. `behind`: axes that follow. */
-static weft_tensor window_sums(weft_tensor x, int64_t axis, int behind, int64_t n, int64_t m,
-                               weft_tensor *count)
-{
-    /* The longest window: those of n / m elements and a remainder r start anywhere unless r divides m. */
-    int64_t r = m ? n % m : 0, longest = m ? n / m + (r > 0) + (r > 0 && m % r > 0) : 1;
-    weft_tensor i = count_to(m, WEFT_I64), start = spread(i, n, 0, m);
-    weft_tensor end = spread(i, n, n + m - 1, m);
-    *count = op2(WF_OP_SUB, end, start);
-    if (longest == 1) {
-        return choose(x, axis, start);
-    }
-    /* [longest, m]: sums over an axis with others behind it are those of whole rows. */
-    weft_tensor at = op2(WF_OP_ADD, beside(count_to(longest, WEFT_I64), longest, 1, 0), start);
-    weft_tensor inside = op2(WF_OP_LESS, at, end);
-    weft_tensor all = choose(x, axis, op2(WF_OP_MINIMUM, at, weft_i(n - 1)));
-    weft_tensor y = wf_op3(WF_OP_WHERE, NULL, beside(inside, longest, m, behind), all, weft_f(0));
-    bool weak;
-    uint8_t dtype = (uint8_t)wf_api_dtype(x, &weak);
-    weft_tensor sums = wf_op1(WF_OP_SUM, &(wf_attr){.dtype = dtype, .n_ints = 1, .ints = &axis}, y);
-    weft_free(all);
-    weft_free(y);
-    return sums;
-}
-
 static weft_tensor adaptive_means(const wf_arg *a, const int64_t *size)
 {
     const int64_t *d = a->type.dims;
-    int dt = a->type.dtype;
     bool even = size[0] > 0 && size[1] > 0 && d[2] % size[0] == 0 && d[3] % size[1] == 0;
     if (size[0] == 1 && size[1] == 1) { /* all of a channel, which lies in one piece */
         const int64_t behind[2] = {2, 3}, ones[4] = {d[0], d[1], 1, 1};
@@ -96,13 +70,9 @@ static weft_tensor adaptive_means(const wf_arg *a, const int64_t *size)
         int64_t h = d[2] / size[0], w = d[3] / size[1], ints[6] = {h, w, h, w, 0, 0};
         return wf_op1(WF_OP_AVG_POOL2D, &(wf_attr){.n_ints = 6, .ints = ints}, a->x);
     }
-    weft_dtype wide = dt == WEFT_F64 ? WEFT_F64 : WEFT_F32;
-    weft_tensor x = (weft_cast)(a->x, wide), heights, widths;
-    x = window_sums(x, 2, 1, d[2], size[0],
-                    &heights); /* by whole rows; less is left for the others */
-    x = window_sums(x, 3, 0, d[3], size[1], &widths);
-    weft_tensor count = op2(WF_OP_MUL, beside(heights, size[0], 1, 0), widths);
-    return (weft_cast)(op2(WF_OP_DIV, x, (weft_cast)(count, wide)), (weft_dtype)dt);
+    const int64_t ints[6] = {size[0], size[1], 1, 1, 0, 0};
+    const wf_attr windows = {.flags = WF_FLAG_ADAPTIVE, .n_ints = 6, .ints = ints};
+    return wf_op1(WF_OP_AVG_POOL2D, &windows, a->x);
 }
 
 weft_tensor(weft_adaptive_avg_pool2d)(weft_tensor x, weft_shape size)

@@ -30,8 +30,9 @@ typedef struct pool_args {
     int64_t h, w, oh, ow; /* input plane, output plane */
     int64_t kernel[2], stride[2], pad[2], dilation[2];
     int64_t c; /* channels */
-    bool count_pad;
-    span whole; /* backward: windows of a row that count all their columns */
+    bool count_pad,
+        adaptive; /* adaptive: oh x ow windows from end to end, kernel and stride do not count */
+    span whole;   /* backward, not adaptive: windows of a row that count all their columns */
 } pool_args;
 
 /* Where row r of the planes of the result begins. */
@@ -54,6 +55,13 @@ static inline void clip(int64_t o, int64_t n, const pool_args *a, int side, int6
                         int64_t *lo, int64_t *hi)
 {
     int64_t d = a->dilation[side];
+    if (a->adaptive) {
+        const int64_t m = side ? a->ow : a->oh;
+        *start = o * n / m;
+        *lo = 0;
+        *hi = ((o + 1) * n + m - 1) / m - *start;
+        return;
+    }
     *start = o * a->stride[side] - a->pad[side];
     *lo = 0;
     *hi = a->kernel[side];
@@ -262,6 +270,10 @@ static inline int64_t window_count(const pool_args *a, int64_t h0, int64_t h_ins
 /* Windows of n along a side that position `at` of the input is in, padding counted. */
 static inline span windows_over(int64_t at, int64_t n, const pool_args *a, int side)
 {
+    if (a->adaptive) {
+        const int64_t len = side ? a->w : a->h;
+        return (span){.lo = at * n / len, .hi = ((at + 1) * n + len - 1) / len};
+    }
     const int64_t from = at + a->pad[side], past = from / a->stride[side] + 1;
     return (span){.lo = from < a->kernel[side] ? 0 : (from - a->kernel[side]) / a->stride[side] + 1,
                   .hi = past < n ? past : n};
@@ -338,67 +350,241 @@ static inline int64_t bounded(int64_t x, int64_t most)
     }
 AVG_SHARES(float)
 AVG_SHARES(double)
-#undef AVG_SHARES
+/* Adaptive windows [p, p + n) of a row: how many columns they have, and which of those of a piece of the row. */
+typedef struct even {
+    span cols; /* all windows over the piece */
+    int64_t p, n;
+    int64_t many[PIECE], lo[PIECE], hi[PIECE];
+} even;
 
-#define AVG_ROWS(suffix, type, compute, load, store)                                               \
-    static void avg_rows_##suffix(void *arg, int64_t begin, int64_t end)                           \
-    {                                                                                              \
-        const pool_args *a = arg;                                                                  \
-        const wf_view *v = a->in;                                                                  \
-        int64_t hs = v->strides[2], ws = v->strides[3];                                            \
-        for (int64_t r = begin; r < end; r++) {                                                    \
-            int64_t h0, hlo, hhi;                                                                  \
-            const type *in =                                                                       \
-                (const type *)v->data + wf_offset_of(r / a->oh, 2, v->dims, v->strides);           \
-            const int64_t to = row_of(a, r), step = a->dst->strides[3];                            \
-            clip(r % a->oh, a->h, a, 0, &h0, &hlo, &hhi);                                          \
-            for (int64_t o = 0; o < a->ow; o++) {                                                  \
-                int64_t w0, wlo, whi;                                                              \
-                clip(o, a->w, a, 1, &w0, &wlo, &whi);                                              \
-                compute sum = 0;                                                                   \
-                for (int64_t i = h0 + hlo; i < h0 + hhi; i++) {                                    \
-                    for (int64_t j = w0 + wlo; j < w0 + whi; j++) {                                \
-                        sum += load(in[i * hs + j * ws]);                                          \
-                    }                                                                              \
-                }                                                                                  \
-                int64_t n = window_count(a, h0, hhi - hlo, w0, whi - wlo);                         \
-                ((type *)a->out)[to + o * step] = store(sum / (compute)n);                         \
-            }                                                                                      \
-        }                                                                                          \
-    }                                                                                              \
-    /* Rows of the input plane; a->in is the gradient of the output plane. */                      \
-    static void avg_back_##suffix(void *arg, int64_t begin, int64_t end)                           \
-    {                                                                                              \
-        const pool_args *a = arg;                                                                  \
-        const wf_view *v = a->in;                                                                  \
-        for (int64_t r = begin; r < end; r++) {                                                    \
-            const type *g =                                                                        \
-                (const type *)v->data + wf_offset_of(r / a->h, 2, v->dims, v->strides);            \
-            const int64_t to = row_of(a, r), step = a->dst->strides[3];                            \
-            const span rows = windows_over(r % a->h, a->oh, a, 0);                                 \
-            for (int64_t c = 0; c < a->w; c += PIECE) {                                            \
-                const int64_t width = bounded(a->w - c, PIECE);                                    \
-                const span cols = {windows_over(c, a->ow, a, 1).lo,                                \
-                                   windows_over(c + width - 1, a->ow, a, 1).hi};                   \
-                compute sum[PIECE] = {0}, share[PIECE];                                            \
-                for (int64_t o = rows.lo; o < rows.hi; o++) {                                      \
-                    const int64_t count = side_count(a, o, a->h, 0);                               \
-                    for (int64_t p = cols.lo; p < cols.hi; p += PIECE) {                           \
-                        const int64_t m = bounded(cols.hi - p, PIECE);                             \
-                        const type *from = g + o * v->strides[2] + p * v->strides[3];              \
-                        for (int64_t k = 0; k < m; k++) {                                          \
-                            share[k] = load(from[k * v->strides[3]]);                              \
-                        }                                                                          \
-                        divide_##compute(a, count, p, m, share);                                   \
-                        add_##compute(a, c + a->pad[1] - p * a->stride[1], m, share, width, sum);  \
-                    }                                                                              \
-                }                                                                                  \
-                for (int64_t k = 0; k < width; k++) {                                              \
-                    ((type *)a->out)[to + (c + k) * step] = store(sum[k]);                         \
-                }                                                                                  \
-            }                                                                                      \
-        }                                                                                          \
+/* Those from p on, unless they are there. */
+static void even_at(const pool_args *a, even *e, int64_t p, int64_t c, int64_t width)
+{
+    if (e->p == p) {
+        return;
     }
+    e->p = p;
+    e->n = bounded(e->cols.hi - p, PIECE);
+    for (int64_t k = 0; k < e->n; k++) {
+        int64_t first, none;
+        clip(p + k, a->w, a, 1, &first, &none, &e->many[k]);
+        e->lo[k] = bounded(first - c, width);
+        e->hi[k] = bounded(first + e->many[k] - c, width);
+    }
+}
+
+#define AVG_ROWS(suffix, type, compute, load, store)                                                     \
+    /* Adaptive windows, which are long: of all of them a row, so that sums of several are under way. */ \
+    static void avg_even_##suffix(const pool_args *a, int64_t begin, int64_t end)                        \
+    {                                                                                                    \
+        const wf_view *v = a->in;                                                                        \
+        const int64_t hs = v->strides[2], ws = v->strides[3], step = a->dst->strides[3];                 \
+        for (int64_t p = 0; p < a->ow; p += PIECE) {                                                     \
+            const int64_t m = bounded(a->ow - p, PIECE);                                                 \
+            int64_t first[PIECE], many[PIECE], none;                                                     \
+            for (int64_t k = 0; k < m; k++) {                                                            \
+                clip(p + k, a->w, a, 1, &first[k], &none, &many[k]);                                     \
+            }                                                                                            \
+            for (int64_t r = begin; r < end; r++) {                                                      \
+                const type *in =                                                                         \
+                    (const type *)v->data + wf_offset_of(r / a->oh, 2, v->dims, v->strides);             \
+                type *out = (type *)a->out + row_of(a, r) + p * step;                                    \
+                int64_t h0, h;                                                                           \
+                compute sum[PIECE];                                                                      \
+                clip(r % a->oh, a->h, a, 0, &h0, &none, &h);                                             \
+                for (int64_t k = 0; k < m; k++) {                                                        \
+                    sum[k] = 0;                                                                          \
+                }                                                                                        \
+                for (int64_t i = h0; i < h0 + h; i++) {                                                  \
+                    for (int64_t k = 0; k < m; k++) {                                                    \
+                        const type *from = in + i * hs + first[k] * ws;                                  \
+                        compute s = sum[k];                                                              \
+                        for (int64_t j = 0; j < many[k]; j++) {                                          \
+                            s += load(from[j * ws]);                                                     \
+                        }                                                                                \
+                        sum[k] = s;                                                                      \
+                    }                                                                                    \
+                }                                                                                        \
+                for (int64_t k = 0; k < m; k++) {                                                        \
+                    out[k * step] = store(sum[k] / (compute)(h * many[k]));                              \
+                }                                                                                        \
+            }                                                                                            \
+        }                                                                                                \
+    }                                                                                                    \
+    static void avg_rows_##suffix(void *arg, int64_t begin, int64_t end)                                 \
+    {                                                                                                    \
+        const pool_args *a = arg;                                                                        \
+        if (a->adaptive) {                                                                               \
+            avg_even_##suffix(a, begin, end);                                                            \
+            return;                                                                                      \
+        }                                                                                                \
+        const wf_view *v = a->in;                                                                        \
+        int64_t hs = v->strides[2], ws = v->strides[3];                                                  \
+        for (int64_t r = begin; r < end; r++) {                                                          \
+            int64_t h0, hlo, hhi;                                                                        \
+            const type *in =                                                                             \
+                (const type *)v->data + wf_offset_of(r / a->oh, 2, v->dims, v->strides);                 \
+            const int64_t to = row_of(a, r), step = a->dst->strides[3];                                  \
+            clip(r % a->oh, a->h, a, 0, &h0, &hlo, &hhi);                                                \
+            for (int64_t o = 0; o < a->ow; o++) {                                                        \
+                int64_t w0, wlo, whi;                                                                    \
+                clip(o, a->w, a, 1, &w0, &wlo, &whi);                                                    \
+                compute sum = 0;                                                                         \
+                for (int64_t i = h0 + hlo; i < h0 + hhi; i++) {                                          \
+                    for (int64_t j = w0 + wlo; j < w0 + whi; j++) {                                      \
+                        sum += load(in[i * hs + j * ws]);                                                \
+                    }                                                                                    \
+                }                                                                                        \
+                int64_t n = window_count(a, h0, hhi - hlo, w0, whi - wlo);                               \
+                ((type *)a->out)[to + o * step] = store(sum / (compute)n);                               \
+            }                                                                                            \
+        }                                                                                                \
+    }                                                                                                    \
+    /* Adds to elements of a row what the row of adaptive windows that begins at g gives to them. */     \
+    static void spread_##suffix(const pool_args *a, const type *g, int64_t count, const even *e,         \
+                                compute *restrict sum)                                                   \
+    {                                                                                                    \
+        for (int64_t k = 0; k < e->n; k++) {                                                             \
+            const compute each =                                                                         \
+                load(g[(e->p + k) * a->in->strides[3]]) / (compute)(count * e->many[k]);                 \
+            int64_t i = e->lo[k];                                                                        \
+            for (; i + STEP <= e->hi[k]; i += STEP) {                                                    \
+                for (int q = 0; q < STEP; q++) {                                                         \
+                    sum[i + q] += each;                                                                  \
+                }                                                                                        \
+            }                                                                                            \
+            for (; i < e->hi[k]; i++) {                                                                  \
+                sum[i] += each;                                                                          \
+            }                                                                                            \
+        }                                                                                                \
+    }                                                                                                    \
+    static void spread_all_##suffix(const pool_args *a, const type *g, int64_t o, int64_t c,             \
+                                    int64_t width, even *e, compute *sum)                                \
+    {                                                                                                    \
+        const int64_t count = side_count(a, o, a->h, 0);                                                 \
+        g += o * a->in->strides[2];                                                                      \
+        for (int64_t p = e->cols.lo; p < e->cols.hi; p += PIECE) {                                       \
+            even_at(a, e, p, c, width);                                                                  \
+            spread_##suffix(a, g, count, e, sum);                                                        \
+        }                                                                                                \
+    }                                                                                                    \
+    /* Rows with one row of windows over them are all the same, and others begin as those do. */         \
+    static void avg_back_even_##suffix(const pool_args *a, int64_t begin, int64_t end)                   \
+    {                                                                                                    \
+        const wf_view *v = a->in;                                                                        \
+        const int64_t step = a->dst->strides[3];                                                         \
+        for (int64_t c = 0; c < a->w; c += PIECE) {                                                      \
+            const int64_t width = bounded(a->w - c, PIECE);                                              \
+            compute first[PIECE], sum[PIECE];                                                            \
+            int64_t plane = -1, held = -1;                                                               \
+            const type *g = NULL;                                                                        \
+            even e = {.p = -1};                                                                          \
+            e.cols.lo = windows_over(c, a->ow, a, 1).lo;                                                 \
+            e.cols.hi = windows_over(c + width - 1, a->ow, a, 1).hi;                                     \
+            for (int64_t r = begin; r < end; r++) {                                                      \
+                type *out = (type *)a->out + row_of(a, r) + c * step;                                    \
+                const span rows = windows_over(r % a->h, a->oh, a, 0);                                   \
+                if (plane != r / a->h) {                                                                 \
+                    plane = r / a->h;                                                                    \
+                    g = (const type *)v->data + wf_offset_of(plane, 2, v->dims, v->strides);             \
+                    held = -1;                                                                           \
+                }                                                                                        \
+                if (held != rows.lo) {                                                                   \
+                    held = rows.lo;                                                                      \
+                    memset(first, 0, (size_t)width * sizeof *first);                                     \
+                    spread_all_##suffix(a, g, held, c, width, &e, first);                                \
+                }                                                                                        \
+                const compute *all = first;                                                              \
+                if (rows.hi > rows.lo + 1) {                                                             \
+                    memcpy(sum, first, (size_t)width * sizeof *sum);                                     \
+                    all = sum;                                                                           \
+                }                                                                                        \
+                for (int64_t o = rows.lo + 1; o < rows.hi; o++) {                                        \
+                    spread_all_##suffix(a, g, o, c, width, &e, sum);                                     \
+                }                                                                                        \
+                int64_t k = 0;                                                                           \
+                for (; step == 1 && k + STEP <= width; k += STEP) {                                      \
+                    for (int q = 0; q < STEP; q++) {                                                     \
+                        out[k + q] = store(all[k + q]);                                                  \
+                    }                                                                                    \
+                }                                                                                        \
+                for (; k < width; k++) {                                                                 \
+                    out[k * step] = store(all[k]);                                                       \
+                }                                                                                        \
+            }                                                                                            \
+        }                                                                                                \
+    }                                                                                                    \
+    /* Rows of the input plane; a->in is the gradient of the output plane. */                            \
+    static void avg_back_##suffix(void *arg, int64_t begin, int64_t end)                                 \
+    {                                                                                                    \
+        const pool_args *a = arg;                                                                        \
+        const wf_view *v = a->in;                                                                        \
+        if (a->adaptive) {                                                                               \
+            avg_back_even_##suffix(a, begin, end);                                                       \
+            return;                                                                                      \
+        }                                                                                                \
+        for (int64_t r = begin; r < end; r++) {                                                          \
+            const type *g =                                                                              \
+                (const type *)v->data + wf_offset_of(r / a->h, 2, v->dims, v->strides);                  \
+            const int64_t to = row_of(a, r), step = a->dst->strides[3];                                  \
+            const span rows = windows_over(r % a->h, a->oh, a, 0);                                       \
+            for (int64_t c = 0; c < a->w; c += PIECE) {                                                  \
+                const int64_t width = bounded(a->w - c, PIECE);                                          \
+                const span cols = {windows_over(c, a->ow, a, 1).lo,                                      \
+                                   windows_over(c + width - 1, a->ow, a, 1).hi};                         \
+                compute sum[PIECE] = {0}, share[PIECE];                                                  \
+                for (int64_t o = rows.lo; o < rows.hi; o++) {                                            \
+                    const int64_t count = side_count(a, o, a->h, 0);                                     \
+                    for (int64_t p = cols.lo; p < cols.hi; p += PIECE) {                                 \
+                        const int64_t m = bounded(cols.hi - p, PIECE);                                   \
+                        const type *from = g + o * v->strides[2] + p * v->strides[3];                    \
+                        for (int64_t k = 0; k < m; k++) {                                                \
+                            share[k] = load(from[k * v->strides[3]]);                                    \
+                        }                                                                                \
+                        divide_##compute(a, count, p, m, share);                                         \
+                        add_##compute(a, c + a->pad[1] - p * a->stride[1], m, share, width, sum);        \
+                    }                                                                                    \
+                }                                                                                        \
+                for (int64_t k = 0; k < width; k++) {                                                    \
+                    ((type *)a->out)[to + (c + k) * step] = store(sum[k]);                               \
+                }                                                                                        \
+            }                                                                                            \
+        }                                                                                                \
+    }
+
+/* Means of a window over its first channels, neighbours, of as many at a time as there are registers for their sums; how many. side: of
+ * clip, both sides. */
+static int64_t avg_wide_f32(const pool_args *a, const float *in, const int64_t *side, float count,
+                            int64_t m, float *out)
+{
+    const int64_t hs = a->in->strides[2], ws = a->in->strides[3];
+    int64_t k = 0;
+    for (; k + 4 * 4 <= m; k += 4 * 4) {
+        four_f32 s[4] = {{0}};
+        const float *row = in + k + (side[0] + side[1]) * hs + (side[3] + side[4]) * ws;
+        for (int64_t h = side[1]; h < side[2]; h++, row += hs) {
+            const float *at = row;
+            for (int64_t w = side[4]; w < side[5]; w++, at += ws) {
+#define EACH4(DO) DO(0) DO(1) DO(2) DO(3)
+#define ADDS(i) s[i] += (four_f32)fours_f32(at + 4 * i);
+                EACH4(ADDS)
+            }
+        }
+#define PUT(i) put_f32(out + k + 4 * i, (four)(s[i] / count));
+        EACH4(PUT)
+    }
+#undef PUT
+#undef ADDS
+#undef EACH4
+    return k;
+}
+/* bf16: none, they are rounded one by one. */
+static int64_t avg_wide_bf16(const pool_args *a, const uint16_t *in, const int64_t *side,
+                             float count, int64_t m, uint16_t *out)
+{
+    (void)a, (void)in, (void)side, (void)count, (void)m, (void)out;
+    return 0;
+}
 
 /* The same of the rows of channels-last results. */
 #define AVG_LAST(suffix, type, compute, load, store)                                               \
@@ -408,19 +594,22 @@ AVG_SHARES(double)
         const wf_view *v = a->in;                                                                  \
         const int64_t cs = v->strides[1];                                                          \
         for (int64_t r = begin; r < end; r++) {                                                    \
-            int64_t h0, hlo, hhi;                                                                  \
+            int64_t s[6];                                                                          \
             type *out = (type *)a->out + r * a->ow * a->c;                                         \
-            clip(r % a->oh, a->h, a, 0, &h0, &hlo, &hhi);                                          \
+            clip(r % a->oh, a->h, a, 0, &s[0], &s[1], &s[2]);                                      \
             for (int64_t o = 0; o < a->ow; o++) {                                                  \
-                int64_t w0, wlo, whi;                                                              \
-                clip(o, a->w, a, 1, &w0, &wlo, &whi);                                              \
-                const compute n = (compute)window_count(a, h0, hhi - hlo, w0, whi - wlo);          \
-                for (int64_t c = 0; c < a->c; c += CHANNELS) {                                     \
+                clip(o, a->w, a, 1, &s[3], &s[4], &s[5]);                                          \
+                const compute n = (compute)window_count(a, s[0], s[2] - s[1], s[3], s[5] - s[4]);  \
+                int64_t c =                                                                        \
+                    cs == 1 ? avg_wide_##suffix(a, IMAGE(type, v, r / a->oh, 0), s, n, a->c, out)  \
+                            : 0;                                                                   \
+                out += c;                                                                          \
+                for (; c < a->c; c += CHANNELS) {                                                  \
                     const type *in = IMAGE(type, v, r / a->oh, c);                                 \
                     const int64_t m = block_of(a, c);                                              \
                     compute sum[CHANNELS] = {0};                                                   \
-                    for (int64_t i = h0 + hlo; i < h0 + hhi; i++) {                                \
-                        for (int64_t j = w0 + wlo; j < w0 + whi; j++) {                            \
+                    for (int64_t i = s[0] + s[1]; i < s[0] + s[2]; i++) {                          \
+                        for (int64_t j = s[3] + s[4]; j < s[3] + s[5]; j++) {                      \
                             const type *from = in + i * v->strides[2] + j * v->strides[3];         \
                             int64_t k = 0;                                                         \
                             for (; cs == 1 && k + STEP <= m; k += STEP) {                          \
@@ -512,6 +701,7 @@ static pool_args pool_of(const wf_exec *e, bool dilated)
     pool_args a = {
         .in = &e->src[0], .dst = &e->dst[0], .out = e->dst[0].data, .c = e->dst[0].dims[1]};
     a.count_pad = (e->attr->flags & WF_FLAG_COUNT_PAD) != 0;
+    a.adaptive = !dilated && (e->attr->flags & WF_FLAG_ADAPTIVE) != 0;
     for (int i = 0; i < 2; i++) {
         a.kernel[i] = e->attr->ints[i];
         a.stride[i] = e->attr->ints[2 + i];
@@ -541,8 +731,14 @@ static const wf_task_fn avg_back_of[WF_NDTYPE][2] = {
     [WEFT_F32] = {avg_back_f32, avg_back_last_f32},
     [WEFT_F64] = {avg_back_f64, NULL}};
 
-static int64_t pool_grain(const pool_args *a, int64_t width)
+enum { FEW_ROWS = 16 };
+
+static int64_t pool_grain(const pool_args *a, int64_t width, bool last)
 {
+    if (a->adaptive) { /* rows share what is known of their windows */
+        const int64_t rows = wf_row_grain(a->h / a->oh * a->w * (last ? a->c : 1) * 4);
+        return rows < FEW_ROWS ? FEW_ROWS : rows;
+    }
     return wf_row_grain(width * a->kernel[0] * a->kernel[1] * 4);
 }
 
@@ -550,7 +746,7 @@ static int64_t pool_grain(const pool_args *a, int64_t width)
 static void run_rows(const wf_task_fn of[2], bool last, pool_args *a)
 {
     const int64_t width = a->dst->dims[3] * (last ? a->c : 1);
-    wf_parallel_for(wf_view_numel(a->dst) / width, pool_grain(a, width), of[last], a);
+    wf_parallel_for(wf_view_numel(a->dst) / width, pool_grain(a, width, last), of[last], a);
 }
 
 WF_EXEC_DECL(pool2d)
@@ -580,12 +776,17 @@ WF_EXEC_DECL(avg_pool2d_bwd)
     if (wf_view_numel(dx) == 0) {
         return 0;
     }
+    if (wf_view_numel(g) == 0) { /* no windows */
+        static const uint64_t zero;
+        wf_fill(dx, &zero);
+        return 0;
+    }
     pool_args a = pool_of(e, false);
     a.h = dx->dims[2];
     a.w = dx->dims[3];
     a.oh = g->dims[2];
     a.ow = g->dims[3];
-    a.whole = whole_windows(&a);
+    a.whole = a.adaptive ? (span){0, 0} : whole_windows(&a);
     const wf_task_fn *of = avg_back_of[g->dtype];
     run_rows(of, of[1] && wf_view_lies_last(dx), &a);
     return 0;

@@ -1050,13 +1050,22 @@ WF_DEVICE wf_window wf_clip(long long o, long long n, long long kernel, long lon
     r.hi = r.hi < kernel ? r.hi : kernel;
     return r;
 }
-#define WF_CLIP_H(o) wf_clip(o, WORD(4), WORD(8), WORD(10), WORD(12), WORD(14))
-#define WF_CLIP_W(o) wf_clip(o, WORD(5), WORD(9), WORD(11), WORD(13), WORD(15))
+/* Window o of m that lie from end to end of n elements. */
+WF_DEVICE wf_window wf_clip_even(long long o, long long n, long long m)
+{
+    wf_window r;
+    r.start = wf_quotient(o * n, m);
+    r.lo = 0;
+    r.hi = wf_quotient((o + 1) * n + m - 1, m) - r.start;
+    return r;
+}
+#define WF_CLIP_H(o) (WORD(22) ? wf_clip_even(o, WORD(4), WORD(6)) : wf_clip(o, WORD(4), WORD(8), WORD(10), WORD(12), WORD(14)))
+#define WF_CLIP_W(o) (WORD(22) ? wf_clip_even(o, WORD(5), WORD(7)) : wf_clip(o, WORD(5), WORD(9), WORD(11), WORD(13), WORD(15)))
 #define WF_PLANE(T, plane) (POINTER(const T, 1) + wf_quotient(plane, WORD(21)) * WORD(17) + wf_remainder(plane, WORD(21)) * WORD(18))
 
 /* == max_pool
  * out, in, index (i64), count, h, w, oh, ow, kernel, stride, padding, dilation (2 each), count_pad, strides of in (4),
- * channels. The first largest element; NaN is larger. */
+ * channels, adaptive (oh x ow windows, whatever the kernel). The first largest element; NaN is larger. */
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
     WF_BEGIN
@@ -1120,10 +1129,16 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
         const long long row = wf_quotient(i, WORD(5)), plane = wf_quotient(row, WORD(4));
         const long long top = row - plane * WORD(4) + WORD(12), left = i - row * WORD(5) + WORD(13);
         const T0 *g = WF_PLANE(T0, plane);
-        const long long o_lo = top < WORD(8) ? 0 : wf_quotient(top - WORD(8), WORD(10)) + 1;
-        const long long o_hi = wf_quotient(top, WORD(10)) + 1 < WORD(6) ? wf_quotient(top, WORD(10)) + 1 : WORD(6);
-        const long long p_lo = left < WORD(9) ? 0 : wf_quotient(left - WORD(9), WORD(11)) + 1;
-        const long long p_hi = wf_quotient(left, WORD(11)) + 1 < WORD(7) ? wf_quotient(left, WORD(11)) + 1 : WORD(7);
+        long long o_lo = top < WORD(8) ? 0 : wf_quotient(top - WORD(8), WORD(10)) + 1;
+        long long o_hi = wf_quotient(top, WORD(10)) + 1 < WORD(6) ? wf_quotient(top, WORD(10)) + 1 : WORD(6);
+        long long p_lo = left < WORD(9) ? 0 : wf_quotient(left - WORD(9), WORD(11)) + 1;
+        long long p_hi = wf_quotient(left, WORD(11)) + 1 < WORD(7) ? wf_quotient(left, WORD(11)) + 1 : WORD(7);
+        if (WORD(22)) {
+            o_lo = wf_quotient(top * WORD(6), WORD(4));
+            o_hi = wf_quotient((top + 1) * WORD(6) + WORD(4) - 1, WORD(4));
+            p_lo = wf_quotient(left * WORD(7), WORD(5));
+            p_hi = wf_quotient((left + 1) * WORD(7) + WORD(5) - 1, WORD(5));
+        }
         C0 sum = 0;
         for (long long o = o_lo; o < o_hi; o++)
             for (long long p = p_lo; p < p_hi; p++) {

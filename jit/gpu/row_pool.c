@@ -37,7 +37,8 @@ int wf_gpu_row_pool(int ordinal, wf_exec *e)
                               (uint64_t)in->strides[1],
                               (uint64_t)in->strides[2],
                               (uint64_t)in->strides[3],
-                              (uint64_t)in->dims[1]};
+                              (uint64_t)in->dims[1],
+                              !max && (e->attr->flags & WF_FLAG_ADAPTIVE) != 0};
     memcpy(h.w, words, sizeof words);
     return wf_gpu_hand_run(ordinal, &h, e->why);
 }

@@ -278,6 +278,25 @@ WF_INFER(conv2d_dw)
 
 /* -- pooling: I kernel[2], stride[2], padding[2] (and dilation[2] for the maximum)
  * ------------------ */
+/* Windows of which there are as many as the kernel says: [floor(i n / m), ceil((i + 1) n / m)) of n elements and m windows. */
+static int adaptive_result(const wf_attr *attr, const wf_type *x, wf_type *y, wf_why *why)
+{
+    for (int i = 0; i < 2; i++) {
+        const int64_t n = x->dims[2 + i], m = attr->ints[i];
+        int64_t most;
+        if (m < 0 || n < 1 || attr->ints[2 + i] != 1 || attr->ints[4 + i] != 0) {
+            return wf_fail(why, WEFT_ESHAPE,
+                           "%s: %" PRId64 " elements cannot become %" PRId64 " means",
+                           i ? "width" : "height", n, m);
+        }
+        if (m == INT64_MAX || __builtin_mul_overflow(n, m + 1, &most)) {
+            return wf_fail(why, WEFT_ENOMEM, "%" PRId64 " windows overflow 64 bits", m);
+        }
+        y->dims[2 + i] = m;
+    }
+    return 0;
+}
+
 static int pool_result(const wf_attr *attr, bool dilated, const wf_type *x, wf_type *y, wf_why *why)
 {
     int64_t window_size;
@@ -286,6 +305,9 @@ static int pool_result(const wf_attr *attr, bool dilated, const wf_type *x, wf_t
                        attr->ints[0], attr->ints[1]);
     }
     *y = *x;
+    if (attr->flags & WF_FLAG_ADAPTIVE && !dilated) {
+        return adaptive_result(attr, x, y, why);
+    }
     for (int i = 0; i < 2; i++) {
         const char *side = i ? "width" : "height";
         window win = {.kernel = attr->ints[i],

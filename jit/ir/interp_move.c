@@ -414,6 +414,7 @@ typedef struct window {
     int64_t h, w; /* of the input plane */
     int64_t kernel[2], stride[2], pad[2], dilation[2];
     bool count_pad;
+    int64_t windows[2]; /* adaptive: as many, from end to end; else 0 */
 } window;
 
 static window window_of(const wf_in_call *k, const wf_type *plane)
@@ -425,8 +426,19 @@ static window window_of(const wf_in_call *k, const wf_type *plane)
         p.stride[i] = k->attr->ints[2 + i];
         p.pad[i] = k->attr->ints[4 + i];
         p.dilation[i] = k->op == WF_OP_MAX_POOL2D ? k->attr->ints[6 + i] : 1;
+        if (k->op != WF_OP_MAX_POOL2D && k->attr->flags & WF_FLAG_ADAPTIVE) {
+            p.windows[i] = p.kernel[i];
+            p.kernel[i] = plane->dims[2 + i];
+        }
     }
     return p;
+}
+
+/* Where tap i of window o along an axis of n elements lies; -1: nowhere. */
+static int64_t adaptive_tap(int64_t o, int64_t i, int64_t n, int64_t m)
+{
+    int64_t begin = o * n / m, end = ((o + 1) * n + m - 1) / m;
+    return begin + i < end ? begin + i : -1;
 }
 
 /* Is tap (i, j) of output (oh, ow) inside the plane? Its place. */
@@ -434,6 +446,10 @@ static bool tap(const window *p, int64_t oh, int64_t ow, int64_t i, int64_t j, i
 {
     int64_t h = oh * p->stride[0] - p->pad[0] + i * p->dilation[0];
     int64_t w = ow * p->stride[1] - p->pad[1] + j * p->dilation[1];
+    if (p->windows[0]) {
+        h = adaptive_tap(oh, i, p->h, p->windows[0]);
+        w = adaptive_tap(ow, j, p->w, p->windows[1]);
+    }
     *at = h * p->w + w;
     return h >= 0 && h < p->h && w >= 0 && w < p->w;
 }

@@ -538,7 +538,7 @@ Test(gradcheck, other_rows)
     CHECK(CONV2D, f_conv1d, -1, 1, S(2, 2, 5), S(3, 2, 2), S(3));
     CHECK(CONV2D_DX, f_conv_t, -1, 1, S(1, 2, 3, 2), S(2, 2, 2, 2), S(2));
     CHECK(CONV2D_DX, f_conv_t_g, -1, 1, S(1, 2, 3), S(2, 2, 2));
-    CHECK(INDEX_SELECT, f_adaptive, -1, 1, S(1, 2, 3, 4));
+    CHECK(AVG_POOL2D, f_adaptive, -1, 1, S(1, 2, 3, 4));
     CHECK(INDEX_SELECT, f_nearest, -1, 1, S(1, 2, 2, 3));
     CHECK(INDEX_SELECT, f_bilinear, -1, 1, S(1, 2, 3, 3));
     CHECK(PAD_MODE, f_reflect, -1, 1, S(2, 3));

@@ -396,7 +396,11 @@ static inline void graph_pool(random_fn *r, bool max)
     wf_attr a = {.ints = ints, .n_ints = max ? 8 : 6, .flags = (uint8_t)random_below(r, 4)};
     wf_val x = WANT(dt, 1, 2, 5, 4), dst[2];
     wf_why why;
-    a.flags &= max ? WF_FLAG_CEIL : (WF_FLAG_CEIL | WF_FLAG_COUNT_PAD);
+    if (!max && random_below(r, 3) == 0) {
+        memcpy(ints, (int64_t[]){1 + random_below(r, 6), 3, 1, 1, 0, 0}, 6 * sizeof *ints);
+        a.flags = WF_FLAG_ADAPTIVE;
+    }
+    a.flags &= max ? WF_FLAG_CEIL : (WF_FLAG_CEIL | WF_FLAG_COUNT_PAD | WF_FLAG_ADAPTIVE);
     if (wf_fn_append(r->f, max ? WF_OP_MAX_POOL2D : WF_OP_AVG_POOL2D, &a, 1, &x, dst, NULL, &why)) {
         return;
     }
@@ -411,10 +415,6 @@ static inline void graph_pool(random_fn *r, bool max)
     random_add(r, WF_OP_AVG_POOL2D_BWD, &a, 1, dst);
 }
 
-static inline void graph_conv(random_fn *r)
-{
-    int dt = graph_float(r);
-    int64_t ints[7] = {1, 1 + random_below(r, 2), random_below(r, 2), 0, 1, 1, 1}, dyn[2] = {5, 4};
 static inline void graph_unpad(random_fn *r)
 {
     int64_t mode = random_below(r, 3), dyn[4] = {random_below(r, 3), 0, 1, random_below(r, 3)};
@@ -423,6 +423,10 @@ static inline void graph_unpad(random_fn *r)
                &(wf_attr){.n_ints = 1, .ints = &mode, .n_dyn = 4, .dyn = dyn}, 1, &g);
 }
 
+static inline void graph_conv(random_fn *r)
+{
+    int dt = graph_float(r);
+    int64_t ints[7] = {1, 1 + random_below(r, 2), random_below(r, 2), 0, 1, 1, 1}, dyn[2] = {5, 4};
     wf_attr a = {.ints = ints, .n_ints = 7};
     wf_val s[3] = {WANT(dt, 2, 3, 5, 4), WANT(dt, 4, 3, 2, 2),
                    random_below(r, 2) ? WANT(dt, 4) : 0},
@@ -498,12 +502,12 @@ static inline void graph_rowwise(random_fn *r, wf_op op)
     case WF_OP_AVG_POOL2D_BWD:
         graph_pool(r, op == WF_OP_MAX_POOL2D);
         return;
+    case WF_OP_PAD_MODE_BWD:
+        graph_unpad(r);
+        return;
     case WF_OP_SDPA:
     case WF_OP_SDPA_BWD:
         graph_sdpa(r);
-        return;
-    case WF_OP_PAD_MODE_BWD:
-        graph_unpad(r);
         return;
     case WF_OP_CONV2D:
     case WF_OP_CONV2D_DX:

@@ -892,18 +892,20 @@ Test(cuda_rows, pooling)
     EACH(all, d)
     {
         const int t = all[d];
-        static const int64_t windows[][8] = {{3, 3, 2, 1, 1, 0, 1, 2}, {2, 2, 2, 2, 0, 0, 1, 1}};
-        for (int w = 0; w < 2 && t != WEFT_BOOL; w++) {
+        static const int64_t windows[][8] = {
+            {3, 3, 2, 1, 1, 0, 1, 2}, {2, 2, 2, 2, 0, 0, 1, 1}, {4, 13, 1, 1, 0, 0, 1, 1}};
+        for (int w = 0; w < 3 && t != WEFT_BOOL; w++) {
             row_case c = {.op = WF_OP_MAX_POOL2D, .nsrc = 1, .src = {type(t, 4, 2, 3, 9, 10)}};
             memcpy(c.ints, windows[w], sizeof windows[w]);
             c.attr.n_ints = 8;
             c.attr.flags = w ? WF_FLAG_CEIL : 0;
-            check(&c);
+            if (w < 2)
+                check(&c);
             if (t != WEFT_F32 && t != WEFT_F64 && t != WEFT_BF16 && t != WEFT_F16)
                 continue;
             c.op = WF_OP_AVG_POOL2D;
             c.attr.n_ints = 6;
-            c.attr.flags = w ? WF_FLAG_CEIL : WF_FLAG_COUNT_PAD;
+            c.attr.flags = w == 2 ? WF_FLAG_ADAPTIVE : w ? WF_FLAG_CEIL : WF_FLAG_COUNT_PAD;
             check(&c);
             wf_type y;
             cr_assert_eq(wf_infer(c.op,
