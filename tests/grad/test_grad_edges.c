@@ -651,3 +651,24 @@ Test(grad_edges, attention_of_queries_that_see_nothing)
         }
     }
 }
+
+/* -- remainders: the divisor's gradient is the quotient, exactly ------------------------------------------- */
+
+Test(grad_edges, quotients_that_fill_a_significand)
+{
+    const float x[4] = {8388609, 16777215, -8388611, 5}, b[4] = {1, 1, 1, 2};
+    for (int k = 0; k < 2; k++) {
+        weft_scope sc = weft_scope_begin();
+        weft_tensor a = weft_from_data(x, weft_shape(4), WEFT_F32);
+        weft_tensor d = weft_from_data(b, weft_shape(4), WEFT_F32);
+        float g[4];
+        weft_requires_grad_(d, true);
+        cr_assert_eq(weft_backward(weft_sum(k ? weft_fmod(a, d) : weft_remainder(a, d))), WEFT_OK);
+        cr_assert_eq(weft_to_array(weft_grad(d), g, 4, WEFT_F32), WEFT_OK, "%s", weft_last_error());
+        for (int i = 0; i < 4; i++) {
+            cr_expect(g[i] == -truncf(x[i] / b[i]), "%g of %g: %.9g", (double)x[i], (double)b[i],
+                      (double)g[i]);
+        }
+        weft_scope_end(sc);
+    }
+}

@@ -253,6 +253,32 @@ Test(compositions, adaptive_pooling)
     weft_scope_end(sc);
 }
 
+/* A mean and its gradient are the same wherever the image lies. */
+Test(compositions, adaptive_pooling_channels_last)
+{
+    static const int64_t cases[][5] = {
+        {5, 9, 11, 4, 3}, {16, 13, 6, 5, 7}, {37, 1, 70, 1, 9}, {20, 7, 3, 9, 4}, {70, 8, 8, 5, 5}};
+    for (int k = 0; k < 2 * COUNT(cases); k++) {
+        const int64_t *d = cases[k / 2];
+        const weft_dtype dtype = k & 1 ? WEFT_BF16 : WEFT_F32;
+        weft_scope sc = weft_scope_begin();
+        weft_tensor x = weft_randn(S(2, d[0], d[1], d[2]), dtype), y[2], dx[2];
+        weft_tensor g = weft_randn(S(2, d[0], d[3], d[4]), dtype);
+        for (int last = 0; last < 2; last++) {
+            weft_tensor own = last ? weft_channels_last(x) : weft_clone(x);
+            weft_requires_grad_(own, true);
+            y[last] = weft_adaptive_avg_pool2d(own, S(d[3], d[4]));
+            weft_tensor seed = last ? weft_channels_last(g) : g;
+            cr_assert_eq(weft_backward(y[last], .gradient = seed), WEFT_OK, "%s",
+                         weft_last_error());
+            dx[last] = weft_grad(own);
+        }
+        cr_expect(weft_item_i64(weft_all(weft_equal(y[0], y[1]))), "case %d", k);
+        cr_expect(weft_item_i64(weft_all(weft_equal(dx[0], dx[1]))), "gradient, case %d", k);
+        weft_scope_end(sc);
+    }
+}
+
 /* -- interpolation --------------------------------------------------------------------------------------------------- */
 
 static weft_tensor call_interpolate(const void *how, const weft_tensor *in, int n)
