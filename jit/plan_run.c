@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/api.h"
 #include "eager/cuda/runtime.h"
 #include "eager/device.h"
 #include "eager/pool.h"
@@ -119,7 +120,7 @@ static void slot_element(const run *r, uint32_t k, int dtype, scalar *out)
     uint32_t slot = f->ins[k].attr;
     bool real = f->slot_kind[slot] == 2;
     double d = wf_slot_f64(f->slot_kind[slot], f->slots[slot]);
-    put_number(d, real ? (int64_t)d : (int64_t)f->slots[slot], real, dtype, out);
+    put_number(d, real ? wf_f64_to_i64(d) : (int64_t)f->slots[slot], real, dtype, out);
 }
 
 /* A number that the eager kernel of a row makes from its attributes and extents. */

@@ -16,7 +16,7 @@ typedef struct dnnl_object
     *dnnl_handle; /* engine, stream, memory, primitive, descriptor, attributes */
 
 typedef struct dnnl_md {
-    _Alignas(16) unsigned char opaque[1024];
+    _Alignas(8) unsigned char opaque[1024];
 } dnnl_md;
 /* How a memory descriptor begins, in every 2.x release. */
 typedef struct dnnl_md_blocked {

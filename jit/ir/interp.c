@@ -138,12 +138,12 @@ uint64_t wf_in_num(int dtype, double v)
 {
     uint64_t bits = 0;
     float f = (float)v;
-    int64_t i = (int64_t)v;
     if (dtype == WEFT_F32) {
         memcpy(&bits, &f, sizeof f);
     } else if (dtype == WEFT_F64) {
         memcpy(&bits, &v, sizeof v);
     } else {
+        const int64_t i = (int64_t)v;
         memcpy(&bits, &i, sizeof i);
     }
     return bits;

@@ -13,6 +13,10 @@
 
 #include "eager/cuda/dnn_graph.h"
 #include "eager/cuda/library.h"
+#include "tests/support/sanitized.h"
+#if UNDER_ASAN
+#include <sanitizer/lsan_interface.h>
+#endif
 
 /* What the library would read of a GPU; 9.19 and 9.28 ask for these. */
 #define REAL_DNN_SM90(name, memory, clock, cache, width)                                           \
@@ -34,6 +38,9 @@ static inline dnn_handle real_dnn_device(dnn_graph_calls *calls, wf_dnn_graph *a
                                          const char *description)
 {
     static const char *const names[] = {"libcudnn.so.9"};
+#if UNDER_ASAN
+    __lsan_disable(); /* engines that the library unloads leave what they had */
+#endif
     setenv("WEFT_CUDA_DRIVER", "", 1);
     void *driver = dlopen(WEFT_NO_DRIVER, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
     void *lib = driver ? wf_cuda_library_open("", names, 1) : NULL;

@@ -78,7 +78,7 @@ UNUSED static void set_elem(void *base, int dt, int64_t i, double v)
         ((uint8_t *)base)[i] = v != 0;
         break;
     case WEFT_U8:
-        ((uint8_t *)base)[i] = (uint8_t)v;
+        ((uint8_t *)base)[i] = (uint8_t)(int64_t)v; /* may be -1 */
         break;
     case WEFT_I8:
         ((int8_t *)base)[i] = (int8_t)v;

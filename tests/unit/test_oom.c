@@ -9,9 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/sanitized.h"
 #include "weft/weft.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if UNDER_ASAN
 #define CAPPED 0 /* blocks are the system's, and the cap is not looked at */
 #else
 #define CAPPED 1
