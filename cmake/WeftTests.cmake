@@ -102,6 +102,14 @@ set_property(SOURCE tests/cuda/test_cuda_conv.c tests/cuda/test_cuda_attention.c
 set_property(SOURCE tests/cuda/test_cuda_matmul.c tests/gpu/test_gpu_libs.c APPEND PROPERTY
     COMPILE_DEFINITIONS WEFT_FAKE_CUBLAS="${CMAKE_CURRENT_BINARY_DIR}/tests/libfake-cublas.so")
 
+# clang's UBSan compares the type of a function with that of the pointer it is called by: the real libraries say nothing of
+# theirs, and these need not either.
+if(WEFT_SANITIZE AND CMAKE_C_COMPILER_ID MATCHES "Clang")
+    foreach(fake fake-cuda fake-cublas fake-cudnn no-driver)
+        target_compile_options(${fake} PRIVATE -fno-sanitize=function)
+    endforeach()
+endif()
+
 function(weft_test_program name)
     add_executable(${name} ${ARGN} ${weft_test_support_objects})
     target_link_libraries(${name} PRIVATE weft_flags weft_numerics weft_static ${CRITERION_LIBRARY})
