@@ -3,8 +3,9 @@
 # Programs link the objects of the library, so internal wf_* functions can be tested; tests/support and
 # tests/ref are linked into each. A test's labels are its folder plus the words of a comment in its source:
 #     ctest: threads serial timeout=300
-# `threads` puts it into the TSan run, `serial` keeps other tests away while it runs, `timeout` is in
-# seconds (default 240), `cost=100` starts it early (a long program last leaves the other cores idle).
+# `threads` puts it into the TSan run, `serial` keeps other tests away while it runs, `processors=2` all but one (script/test has
+# a program more than processors run), `timeout` is in seconds (default 240), `cost=100` starts it early (a long program last
+# leaves the other cores idle).
 
 if(WEFT_SANITIZE STREQUAL "fuzzer")
     return() # script/fuzz builds fuzz targets only
@@ -155,6 +156,7 @@ foreach(source IN LISTS weft_test_sources)
     set(labels ${folder} criterion)
     set(timeout 240)
     set(cost 0)
+    set(processors 1)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
     file(STRINGS ${source} marks REGEX "ctest:" LIMIT_COUNT 1)
     string(REGEX REPLACE ".*ctest:" "" marks "${marks}")
@@ -164,6 +166,8 @@ foreach(source IN LISTS weft_test_sources)
             set(timeout ${CMAKE_MATCH_1})
         elseif(mark MATCHES "^cost=([0-9]+)$")
             set(cost ${CMAKE_MATCH_1})
+        elseif(mark MATCHES "^processors=([0-9]+)$")
+            set(processors ${CMAKE_MATCH_1})
         else()
             list(APPEND labels ${mark})
         endif()
@@ -186,7 +190,7 @@ foreach(source IN LISTS weft_test_sources)
     endif()
     add_test(NAME ${name} COMMAND ${name} -j1 --verbose=1 ${filter} WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
     math(EXPR timeout "${timeout} * ${weft_timeout_factor}")
-    set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout} COST ${cost}
+    set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout} COST ${cost} PROCESSORS ${processors}
         ENVIRONMENT "ASAN_OPTIONS=allocator_may_return_null=1;UBSAN_OPTIONS=print_stacktrace=1;TSAN_OPTIONS=ignore_noninstrumented_modules=1;WEFT_CACHE_SIZE=0")
     if("serial" IN_LIST labels)
         set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)

@@ -2,7 +2,7 @@
  * tests/jit/test_jit_eager.c -- traced functions that run themselves instead of recording: the same results, state, errors
  * and lifetimes whichever way a call goes. After WARM recorded calls of a kind a trial runs both ways, whatever is faster.
  *
- * ctest: threads
+ * ctest: threads processors=2
  */
 #include <pthread.h>
 #include <stdatomic.h>
