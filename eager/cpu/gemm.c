@@ -207,7 +207,8 @@ static bool turns_b(const wf_gemm_desc *d)
     const double work = (double)d->m * (double)d->n * (double)d->k;
     return d->dtype == WEFT_F32 && d->b_rs == 1 && d->a_cs == 1 && d->a_rs % 1024 != 0 &&
            d->k <= WF_GEMM_SLICE && d->m > FEW_ROWS && d->m <= MOST && d->n >= 32 && d->n <= MOST &&
-           (d->n % 32 == 0 || work >= 2.0 * MIN_WORK) && wf_isa() == WF_ISA_AVX512 && wf_amd();
+           (d->n % 32 == 0 || work >= 2.0 * (double)MIN_WORK) && wf_isa() == WF_ISA_AVX512 &&
+           wf_amd();
 }
 
 /*
@@ -518,12 +519,12 @@ static bool cut_for_awake(blocks *w)
     const wf_gemm_desc *d = &w->d;
     const double row = (double)d->n * (double)d->k, column = (double)d->m * (double)d->k;
     if (w->way != BY_KERNELS || w->rows * w->columns * w->slices * d->batch > 1 ||
-        row * (double)d->m < 2.0 * AWAKE_WORK)
+        row * (double)d->m < 2.0 * (double)AWAKE_WORK)
         return false;
     if (d->n >= 64)
-        w->bn = wf_awake_grain(d->n, (int64_t)(AWAKE_WORK / column) + 1, 32);
+        w->bn = wf_awake_grain(d->n, (int64_t)((double)AWAKE_WORK / column) + 1, 32);
     else
-        w->bm = wf_awake_grain(d->m, (int64_t)(AWAKE_WORK / row) + 1, 16);
+        w->bm = wf_awake_grain(d->m, (int64_t)((double)AWAKE_WORK / row) + 1, 16);
     w->rows = (d->m + w->bm - 1) / w->bm;
     w->columns = (d->n + w->bn - 1) / w->bn;
     return w->rows * w->columns > 1;
