@@ -416,95 +416,16 @@ weft_status weft_module_zero_grad(weft_module *m)
     return first;
 }
 
-/* The Euclidean norm of all gradients as a 0-d tensor: the norm of the tensors' norms, added in order
- * of registration. Empty without error when there is no gradient. */
-static weft_tensor total_norm(const weft_module *m)
+/* The gradients that there are, in order of registration, into g; how many. */
+static int gradients_of(const weft_module *m, weft_tensor *g)
 {
-    weft_tensor *norms = wf_malloc((size_t)(m->n ? m->n : 1) * sizeof *norms);
-    if (!norms) {
-        return wf_api_error("clip_grad_norm", WEFT_ENOMEM, "no memory");
-    }
     int n = 0;
     for (int i = 0; i < m->n; i++) {
         if (m->trained[i] && weft_has_grad(m->entries[i].tensor)) {
-            weft_tensor g = weft_grad(m->entries[i].tensor);
-            norms[n++] = (weft_norm)(&(weft_norm_args){.x = g});
+            g[n++] = weft_grad(m->entries[i].tensor);
         }
     }
-    weft_tensor total = WEFT_NONE;
-    if (n) {
-        total = (weft_norm)(&(weft_norm_args){.x = weft_stack(norms, n, 0)});
-    }
-    wf_mfree(norms);
-    return total;
-}
-
-/* The same without looking at the norm, so that a trace need not be broken nor a device be waited for: gradients of a norm that is small
- * enough are multiplied by 1. */
-static weft_status clip_unseen(const weft_module *m, double max_norm, const char *site)
-{
-    weft_tensor total = total_norm(m);
-    if (total.slot == 0) {
-        return total.serial ? weft_error_status(total) : WEFT_OK;
-    }
-    total = weft_cast(total, WEFT_F64);
-    weft_tensor factor = weft_div(weft_f(max_norm), weft_add(total, weft_f(1e-6)));
-    factor = weft_where(weft_less_equal(total, weft_f(max_norm)), weft_f(1), factor);
-    weft_tensor narrow = weft_cast(factor, WEFT_F32);
-    weft_status s = WEFT_OK;
-    for (int i = 0; i < m->n && s == WEFT_OK; i++) {
-        if (m->trained[i] && weft_has_grad(m->entries[i].tensor)) {
-            weft_tensor g = weft_grad(m->entries[i].tensor);
-            s = weft_mul_(g, weft_dtype_of(g) == WEFT_F64 ? factor : narrow);
-            wf_wrote_as(wf_ctx_get(), g, WF_WRITE_CLIP, site);
-        }
-    }
-    return s;
-}
-
-static bool is_away(const weft_module *m)
-{
-    wf_ctx *c = wf_ctx_get();
-    for (int i = 0; i < m->n; i++) {
-        if (wf_device_of_handle(c, m->entries[i].tensor) != WF_DEVICE_HOST) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static weft_status clip(const weft_module *m, double max_norm, double *norm, const char *site)
-{
-    if (!norm && (wf_ctx_get()->recorder || is_away(m))) { /* nor that a device be waited for */
-        return clip_unseen(m, max_norm, site);
-    }
-    double total = 0;
-    weft_tensor t = total_norm(m);
-    if (t.slot != 0 || t.serial != 0) {
-        weft_status s = (weft_item)(t, &total);
-        if (s != WEFT_OK) {
-            return s;
-        }
-    }
-    if (norm) {
-        *norm = total;
-    }
-    if (total <= max_norm) {
-        return WEFT_OK;
-    }
-    /* A norm of NaN scales nothing away: it shows in every gradient, as it does in PyTorch. */
-    weft_tensor factor = weft_f(max_norm / (total + 1e-6));
-    for (int i = 0; i < m->n; i++) {
-        if (m->trained[i] && weft_has_grad(m->entries[i].tensor)) {
-            weft_tensor g = weft_grad(m->entries[i].tensor);
-            weft_status s = weft_mul_(g, factor);
-            if (s != WEFT_OK) {
-                return s;
-            }
-            wf_wrote_as(wf_ctx_get(), g, WF_WRITE_CLIP, site);
-        }
-    }
-    return WEFT_OK;
+    return n;
 }
 
 weft_status weft_module_clip_grad_norm(weft_module *m, double max_norm, double *norm)
@@ -517,11 +438,16 @@ weft_status weft_module_clip_grad_norm(weft_module *m, double max_norm, double *
                      max_norm);
         return WEFT_EINVALID;
     }
+    weft_tensor *g = wf_malloc((size_t)(m->n ? m->n : 1) * sizeof *g);
+    if (!g) {
+        return fail("module_clip_grad_norm", WEFT_ENOMEM, "no memory");
+    }
     wf_ctx *c = wf_ctx_get();
     weft_scope scope = weft_scope_begin();
     weft_no_grad_begin();
-    weft_status s = clip(m, max_norm, norm, c ? c->here : NULL);
+    weft_status s = wf_clip(g, gradients_of(m, g), max_norm, norm, c ? c->here : NULL);
     weft_no_grad_end();
     weft_scope_end(scope);
+    wf_mfree(g);
     return s;
 }

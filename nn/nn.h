@@ -52,6 +52,9 @@ weft_tensor wf_layer_constant(weft_module *m, const char *leaf, const weft_shape
                               weft_dtype dtype, double value, bool buffer);
 /* Weight and bias uniform in +-1/sqrt(fan). Empty ones are left. */
 weft_status wf_layer_spread(weft_module *m, weft_tensor weight, weft_tensor bias, int64_t fan);
+/* Scales n gradients so that the Euclidean norm of all is at most max_norm; *norm (NULL: nobody looks) := what it was. Under no_grad,
+ * in a scope of the caller. site: of the call, or NULL. */
+weft_status wf_clip(const weft_tensor *g, int n, double max_norm, double *norm, const char *site);
 /* b^n by repeated squaring; n below 1: 1. */
 double wf_power(double b, int64_t n);
 

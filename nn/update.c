@@ -1,13 +1,13 @@
 /*
  * nn/update.c -- runs an optimiser's update; see nn/update.h.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "eager/alloc.h"
 #include "eager/borrow.h"
 #include "eager/device.h"
 #include "eager/pool.h"
+#include "nn/apart.h"
 #include "nn/update.h"
 
 enum { GRAIN = 32768 }; /* elements worth a chunk */
@@ -178,26 +178,13 @@ typedef struct waiting_room {
     wf_program_args args[TOGETHER]; /* of a flush */
 } waiting_room;
 
-/* Memory of one of them: what is written may be nobody else's. */
-typedef struct range {
-    uintptr_t lo, hi;
-    bool written;
-} range;
-
-static int by_address(const void *a, const void *b)
-{
-    const range *x = a, *y = b;
-    return (x->lo > y->lo) - (x->lo < y->lo);
-}
-
 /* Can they run side by side? A parameter may be two, or lie in memory that is imported twice. */
-static bool are_apart(const waiting_room *all)
+static bool can_be_together(const waiting_room *all)
 {
-    range *r = wf_alloc((size_t)all->n * T0 * sizeof *r);
-    uintptr_t seen = 0, written = 0;
-    bool apart = r != NULL;
-    size_t n = 0;
-    for (int i = 0; i < all->n && r; i++) {
+    const size_t bytes = (size_t)all->n * T0 * sizeof(wf_touched);
+    wf_touched *t = wf_alloc(bytes);
+    int n = 0;
+    for (int i = 0; i < all->n && t; i++) {
         const waiting *w = &all->one[i];
         for (int k = 0; k < w->n; k++) {
             const uintptr_t lo = (uintptr_t)w->in[k].data;
@@ -205,20 +192,12 @@ static bool are_apart(const waiting_room *all)
             for (int o = 0; o < w->n_out; o++) {
                 is_out |= w->out[o].data == w->in[k].data;
             }
-            const size_t bytes = (size_t)w->in[k].dims[0] * (size_t)wf_dtype_size(w->in[k].dtype);
-            r[n++] = (range){lo, lo + bytes, is_out};
+            t[n++] = (wf_touched){w->st[k], lo, lo + wf_view_bytes(&w->in[k]), is_out};
         }
     }
-    if (n > 0) {
-        qsort(r, n, sizeof *r, by_address);
-    }
-    for (size_t i = 0; i < n && apart; i++) {
-        apart = r[i].lo >= written && !(r[i].written && r[i].lo < seen);
-        seen = r[i].hi > seen ? r[i].hi : seen;
-        written = r[i].written && r[i].hi > written ? r[i].hi : written;
-    }
-    if (r) {
-        wf_free(r, (size_t)all->n * T0 * sizeof *r);
+    const bool apart = t && wf_are_apart(t, n);
+    if (t) {
+        wf_free(t, bytes);
     }
     return apart;
 }
@@ -254,7 +233,7 @@ static weft_status flush(waiting_room *all)
         all->kinds = 0;
         return WEFT_OK;
     }
-    const bool together = are_apart(all);
+    const bool together = can_be_together(all);
     for (int i = 0; i < (together ? all->kinds : all->n) && !rc; i++) {
         const int kind = together ? i : all->one[i].kind;
         const int n = gather(all, kind, together ? 0 : i, together ? all->n : i + 1);

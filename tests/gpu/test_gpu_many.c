@@ -1,12 +1,14 @@
 /*
  * tests/gpu/test_gpu_many.c -- a step over hundreds of tensors is a handful of launches, eager and traced, and has the host's bits.
  */
+#include <math.h>
+
 #include "jit/gpu/gpu.h"
 #include "tests/gpu/equal.h"
 #include "tests/gpu/gpu.h"
 #include "weft/nn.h"
 
-enum { TENSORS = 200, STEPS = 4 };
+enum { TENSORS = 200, STEPS = 4, CLIPPED = 11 };
 
 /* What is trained, and how. */
 typedef struct model {
@@ -112,7 +114,7 @@ static void check_steps(const char *what, model how, int most)
                     after - between);
         }
         if (i == STEPS - 1) {
-            cr_expect(how.clip > 0 || between - before <= most, "%s: %d launches", what,
+            cr_expect(between - before <= (how.clip > 0 ? CLIPPED : most), "%s: %d launches", what,
                       between - before);
             cr_expect(after - between <= most, "%s, traced: %d launches", what, after - between);
         }
@@ -134,11 +136,83 @@ Test(gpu_many, steps)
     check_steps("AdamW", (model){0}, 3 + 1);
     check_steps("SGD", (model){.sgd = true}, 3 + 1);
     check_steps("AdamW, decay of some", (model){.decays = true}, 4 + 1);
-    /* norms of scalars and of nothing are rows of their own; op by op every norm is one */
+    /* in a trace norms of scalars and of nothing are rows of their own */
     check_steps("AdamW, clipped", (model){.clip = 1}, 40);
     /* before driver 12.1 an argument has 4096 bytes */
     ((wf_cuda_info *)(uintptr_t)wf_cuda_get_info(0))->driver = 12000;
     check_steps("AdamW, driver 12.0", (model){0}, 4 + 1);
+    cr_assert_eq(weft_leak_report(NULL), 0);
+    gpu_check_races();
+}
+
+/* -- clipping op by op: which gradients go together, and which one by one ------------------------------------------- */
+
+enum { SAME, MIXED, SHARED, TURNED, UNKNOWN, KINDS };
+
+static weft_tensor gradient_of(int kind, int i, weft_dtype dtype, weft_generator *g)
+{
+    const bool wide = dtype == WEFT_F64 || (kind == MIXED && i == 1);
+    weft_tensor x = weft_randn(weft_shape(6, 5), wide ? WEFT_F64 : WEFT_F32, .generator = g);
+    if (kind == UNKNOWN && i == 2)
+        x = weft_log(x); /* NaNs */
+    return x;
+}
+
+/* Gradients of a kind, scaled on a device; the norm, if it is asked for. Launches of the last time. */
+static int clip(int kind, weft_dtype dtype, weft_device device, double most, double *norm,
+                weft_tensor *first, weft_tensor *second)
+{
+    weft_generator g = {(uint64_t)kind, 0};
+    weft_module *m = weft_module_new(NULL);
+    weft_tensor shared = WEFT_NONE;
+    for (int i = 0; i < 5; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "p%d", i);
+        weft_tensor x = gradient_of(kind, i, dtype, &g);
+        weft_tensor p = weft_module_parameter(m, name, weft_to(weft_zeros_like(x), device));
+        weft_tensor there = kind == SHARED && i == 1 ? shared : weft_to(x, device);
+        if (kind == TURNED && i == 1)
+            there = weft_transpose(weft_reshape(there, weft_shape(5, 6)), 0, 1);
+        shared = i == 0 ? there : shared;
+        cr_assert_eq(weft_set_grad(p, there), WEFT_OK, "%s", weft_last_error());
+    }
+    const int before = device.kind == WEFT_DEVICE_CPU ? 0 : (int)gpu_launches();
+    cr_assert_eq(weft_module_clip_grad_norm(m, most, norm), WEFT_OK, "%s", weft_last_error());
+    const int after = device.kind == WEFT_DEVICE_CPU ? 0 : (int)gpu_launches();
+    *first = weft_grad(weft_module_at(m, 0).tensor);
+    *second = weft_grad(weft_module_at(m, 1).tensor);
+    weft_module_free(m);
+    return after - before;
+}
+
+Test(gpu_many, clipping_op_by_op)
+{
+    gpu_open(23);
+    weft_scope sc = weft_scope_begin();
+    for (int i = 0; i < KINDS * 2 * 2 * 2; i++) {
+        const int kind = i % KINDS;
+        const weft_dtype dtype = i / KINDS % 2 ? WEFT_F64 : WEFT_F32;
+        const bool looks = i / KINDS / 2 % 2;
+        const double most = i / KINDS / 4 % 2 ? 1e3 : 2;
+        double host = 1e4, there = 1e4;
+        int launches = 0;
+        weft_tensor a[2], b[2];
+        clip(kind, dtype, WEFT_CPU, most, looks ? &host : NULL, &a[0], &a[1]);
+        for (int again = 0; again < 2; again++) { /* with the kernels that the first time made */
+            launches = clip(kind, dtype, WEFT_CUDA(0), most, looks ? &there : NULL, &b[0], &b[1]);
+            wf_gpu_wait_kernels();
+        }
+        cr_expect(host == there || (isnan(host) && isnan(there)), "case %d: %g is not %g", i, there,
+                  host);
+        check_equal("the first gradient", a[0], b[0]);
+        check_equal("the second", a[1], b[1]);
+        const bool together =
+            kind == SAME || kind == UNKNOWN || (kind == MIXED && dtype == WEFT_F64);
+        const bool scaled = !looks || most < host; /* else there are norms only */
+        cr_expect(together ? launches <= 5 : !scaled || launches > 5, "case %d: %d launches", i,
+                  launches);
+    }
+    weft_scope_end(sc);
     cr_assert_eq(weft_leak_report(NULL), 0);
     gpu_check_races();
 }
