@@ -43,7 +43,7 @@ typedef enum walks { MATRIX, DOWN, ACROSS } walks;
 
 static wf_view operand(walks w, int dtype, int64_t rows, int64_t cols)
 {
-    static char nowhere[8];
+    static _Alignas(128) char nowhere[8]; /* which kernel it is depends on where operands begin */
     return (wf_view){.data = nowhere,
                      .dtype = (uint8_t)dtype,
                      .rank = 2,
