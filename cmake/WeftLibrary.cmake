@@ -141,6 +141,14 @@ file(GLOB weft_small CONFIGURE_DEPENDS jit/ir/kir*.c jit/ir/kernel.c jit/ir/inte
     autograd/hooks.c autograd/jvp.c eager/api_array.c eager/api_select.c eager/api_nn.c eager/api_loss.c eager/api_einsum.c eager/api_index.c eager/api_resample.c
     eager/api_random.c eager/oom.c eager/scan.c eager/report.c eager/live.c eager/account.c eager/cpu/dnnl*.c
     eager/cpu/conv.c eager/cpu/conv_builtin.c eager/cpu/conv_columns.c eager/cpu/conv_line.c nn/*.c io/*.c)
+# But not what queues every op of a device.
+set(weft_device_path eager/device_call eager/device_run eager/cuda/blaslt eager/cuda/blaslt_view eager/cuda/cache eager/cuda/device
+    eager/cuda/memory eager/cuda/module eager/cuda/plans eager/cuda/stream eager/cuda/words jit/device_gpu jit/device_rows
+    jit/gpu/hand jit/gpu/known jit/gpu/launch jit/gpu/map jit/gpu/program jit/gpu/row jit/gpu/row_norm jit/gpu/row_product
+    nn/clip nn/optim nn/update)
+list(TRANSFORM weft_device_path APPEND .c)
+list(TRANSFORM weft_device_path PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ OUTPUT_VARIABLE weft_not_small)
+list(REMOVE_ITEM weft_small ${weft_not_small})
 foreach(source IN LISTS weft_small)
     set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${small})
 endforeach()
@@ -164,6 +172,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
             jit/ir/infer_nn jit/ir/infer_reduce jit/ir/infer_view jit/ir/ir jit/ir/rows)
         set_property(SOURCE ${source}.c APPEND PROPERTY COMPILE_OPTIONS ${vector_copies})
     endforeach()
+    set_property(SOURCE ${weft_device_path} APPEND PROPERTY COMPILE_OPTIONS ${vector_copies})
 endif()
 
 # Kernels are half of the time of a sanitized build. The copies are one source: UBSan's checks of pointers, which double

@@ -267,6 +267,7 @@ typedef struct recipe {
     uint8_t vjp, which, compute, nsrc;
     uint8_t type[MOST_SRC]; /* DEFAULT: not read */
     uint8_t scalars;        /* bit i: source i is a scalar */
+    uint8_t to;             /* element type of the result, which is rounded to it */
 } recipe;
 
 typedef struct made {
@@ -285,11 +286,14 @@ static bool build(wf_program *p, const recipe *r)
                : r->scalars >> i & 1            ? wf_program_scalar(p, r->type[i])
                                                 : wf_program_input(p, r->type[i]);
     }
-    wf_program_output_at(p,
-                         r->vjp ? wf_program_vjp(p, (wf_op)r->op, r->which, r->compute, r->nsrc, v)
-                                : wf_program_map(p, (wf_op)r->op, r->compute, r->nsrc, v),
-                         WF_LEVEL_ELEM);
-    return wf_program_finish(p) == 0;
+    const int y = r->vjp ? wf_program_vjp(p, (wf_op)r->op, r->which, r->compute, r->nsrc, v)
+                         : wf_program_map(p, (wf_op)r->op, r->compute, r->nsrc, v);
+    wf_program_output_at(p, y < 0 ? y : wf_program_cast(p, y, r->to), WF_LEVEL_ELEM);
+    if (wf_program_finish(p)) {
+        return false;
+    }
+    wf_program_number(p);
+    return true;
 }
 
 static uint32_t hash_recipe(const recipe *r)
@@ -406,6 +410,7 @@ static int run_recipe(int device, recipe *r, const wf_view *dst, const wf_view *
     if (wf_view_numel(dst) == 0) {
         return 0;
     }
+    r->to = dst->dtype;
     for (int i = 0; i < r->nsrc; i++) {
         r->type[i] = WEFT_DTYPE_DEFAULT;
         if (reads[i] == WEFT_DTYPE_DEFAULT) {

@@ -6,6 +6,7 @@
  */
 #include "eager/program.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "eager/exec.h"
@@ -18,6 +19,7 @@ void wf_program_init(wf_program *p)
     p->ninput = p->nscalar = p->ninst = p->noutput = p->nvalue = 0;
     p->nreg = p->width = p->nphase = p->nreduce = 0;
     p->failed = p->heavy = p->rows = p->fast = false;
+    p->number = 0;
 }
 
 static int fail(wf_program *p)
@@ -383,4 +385,10 @@ int wf_program_finish(wf_program *p)
     set_registers(p);
     set_chains(p);
     return (int64_t)p->nreg * WF_MAP_LEAST * p->width <= WF_MAP_REGISTERS ? 0 : fail(p);
+}
+
+void wf_program_number(wf_program *p)
+{
+    static _Atomic uint64_t last;
+    p->number = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
 }

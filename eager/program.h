@@ -90,8 +90,9 @@ typedef struct wf_program {
     int nphase;      /* phases with ELEM work; ROW instructions may follow the last */
     int nreduce;
     bool failed, heavy;
-    bool fast; /* native kernels need not round as the rows say (jit/lower.h); runs here do */
-    bool rows; /* has ROW values or needs the index of an element: a run needs axes */
+    bool fast;       /* native kernels need not round as the rows say (jit/lower.h); runs here do */
+    bool rows;       /* has ROW values or needs the index of an element: a run needs axes */
+    uint64_t number; /* of this program and its copies alone; 0: it has none */
     wf_inst inst[WF_PROGRAM_INSTS];
     uint8_t type[WF_PROGRAM_VALUES];
     uint8_t level[WF_PROGRAM_VALUES]; /* wf_level */
@@ -155,6 +156,8 @@ void wf_program_output(wf_program *p, int value);
 void wf_program_output_at(wf_program *p, int value, wf_level level);
 /* 0, or -1 if building failed. */
 int wf_program_finish(wf_program *p);
+/* Gives a finished program that is to stay a number, by which others can remember what they made of it. */
+void wf_program_number(wf_program *p);
 /* Holds a finished program to its rules (program_verify.c). 0, or a status with why naming the instruction and the rule. */
 int wf_program_verify(const wf_program *p, wf_why *why);
 

@@ -3,10 +3,11 @@
  *
  * The planner spells these rows out as programs (jit/plan_rows.c, jit/lower_rows.c), which give the bits of the host's
  * kernels; a device has a kernel for any program. So an eager call records a function of one instruction, finds the plan
- * of an equal one and runs it. Operands with gaps are read through an index map, without a copy.
+ * of an equal one and runs it. Operands with gaps are read through an index map, without a copy. A call whose attributes
+ * and operands' types, extents and strides are all those of one before needs no recording: it runs what that one was.
  *
- * Invariants: the lock guards the table and is held neither while a plan is built nor while one runs; a row whose plan is
- * not programs only is remembered as such (plan NULL) and left to others.
+ * Invariants: the lock guards both tables and is held neither while a plan is built nor while one runs; a row whose plan is
+ * not programs only is remembered as such (plan NULL) and left to others. A recording that a table holds is not changed.
  */
 #include <pthread.h>
 #include <string.h>
@@ -17,7 +18,7 @@
 #include "jit/key.h"
 #include "jit/plan.h"
 
-enum { TABLE = 512, WAYS = 4, MOST_SRC = 7 };
+enum { TABLE = 512, WAYS = 4, MOST_SRC = 7, CALLS = 512, CALL_WORDS = 48 };
 
 typedef struct entry {
     uint64_t hash, used;
@@ -35,42 +36,74 @@ static bool is_composite(wf_op op)
     return kind == WF_KIND_REDUCE || kind == WF_KIND_ROWWISE || kind == WF_KIND_GRAD;
 }
 
-/* Operand v as an input of f, *in its memory; 0: no memory for it. */
-static wf_val source(wf_fn *f, const wf_view *v, wf_view *in, wf_why *why)
+/* The memory of an operand as an input has it: row-major; where it has gaps, all that it reaches in a line, and its first
+ * element is *first of that. */
+static wf_view memory_of(const wf_view *v, int64_t *first)
 {
-    wf_type t = {.dtype = v->dtype, .rank = v->rank};
-    memcpy(t.dims, v->dims, v->rank * sizeof t.dims[0]);
-    *in = *v;
+    wf_view in = *v;
+    *first = -1;
     if (wf_view_is_contiguous(v) || wf_view_numel(v) == 0) {
-        wf_view_make_dense(in);
-        return wf_fn_input(f, &t);
+        wf_view_make_dense(&in);
+        return in;
     }
-    int64_t lo = 0, hi = 1, dyn[2 * WF_MAX_RANK + 1], rank = v->rank;
+    int64_t lo = 0, hi = 1;
     for (int i = 0; i < v->rank; i++) {
         int64_t reach = (v->dims[i] - 1) * v->strides[i];
         *(reach < 0 ? &lo : &hi) += reach;
+    }
+    in.data = (char *)v->data + lo * (int64_t)wf_dtype_size(v->dtype);
+    in.rank = 1;
+    in.dims[0] = hi - lo;
+    in.strides[0] = 1;
+    *first = -lo;
+    return in;
+}
+
+/* Operand v as an input of f; 0: no memory for it. */
+static wf_val source(wf_fn *f, const wf_view *v, wf_why *why)
+{
+    int64_t first, dyn[2 * WF_MAX_RANK + 1], rank = v->rank;
+    const wf_view in = memory_of(v, &first);
+    wf_type t = {.dtype = in.dtype, .rank = in.rank};
+    memcpy(t.dims, in.dims, in.rank * sizeof t.dims[0]);
+    wf_val all = wf_fn_input(f, &t), part = 0;
+    if (first < 0 || !all) {
+        return all;
+    }
+    for (int i = 0; i < v->rank; i++) {
         dyn[i] = v->dims[i];
         dyn[v->rank + i] = v->strides[i];
     }
-    dyn[2 * rank] = -lo;
-    in->data = (char *)v->data + lo * (int64_t)wf_dtype_size(v->dtype);
-    in->rank = t.rank = 1;
-    in->dims[0] = t.dims[0] = hi - lo;
-    in->strides[0] = 1;
-    wf_val all = wf_fn_input(f, &t), part = 0;
+    dyn[2 * rank] = first;
     wf_attr a = {.n_ints = 1, .ints = &rank, .n_dyn = (uint8_t)(2 * rank + 1), .dyn = dyn};
-    return all && !wf_fn_append(f, WF_OP_AS_STRIDED, &a, 1, &all, &part, NULL, why) ? part : 0;
+    return wf_fn_append(f, WF_OP_AS_STRIDED, &a, 1, &all, &part, NULL, why) ? 0 : part;
+}
+
+static bool is_there(const wf_view *v)
+{
+    return v->data || v->dtype != WEFT_DTYPE_DEFAULT;
+}
+
+/* The memory of the call's inputs. */
+static void inputs_of(const wf_exec *e, wf_view *in)
+{
+    int64_t first;
+    int n = 0;
+    for (int i = 0; i < e->nsrc; i++) {
+        if (is_there(&e->src[i])) {
+            in[n++] = memory_of(&e->src[i], &first);
+        }
+    }
 }
 
 /* The call as a function. 0 or a status. */
-static int record(wf_fn *f, const wf_exec *e, wf_view *in)
+static int record(wf_fn *f, const wf_exec *e)
 {
     wf_val src[MOST_SRC], dst[WF_MAX_DST];
-    int n = 0;
     for (int i = 0; i < e->nsrc; i++) {
         src[i] = 0;
-        if (e->src[i].data || e->src[i].dtype != WEFT_DTYPE_DEFAULT) {
-            src[i] = source(f, &e->src[i], &in[n++], e->why);
+        if (is_there(&e->src[i])) {
+            src[i] = source(f, &e->src[i], e->why);
             if (!src[i]) {
                 return WEFT_ENOMEM;
             }
@@ -149,7 +182,7 @@ static void remember(uint64_t hash, wf_fn *f, wf_plan *p)
 }
 
 /* The plan of f, which records e; retained; NULL: there is none. */
-static wf_plan *plan_of(const wf_fn *f, const wf_exec *e, wf_view *in)
+static wf_plan *plan_of(const wf_fn *f, const wf_exec *e)
 {
     uint64_t hash = wf_key_hash(f, no_writes);
     wf_plan *p;
@@ -163,7 +196,7 @@ static wf_plan *plan_of(const wf_fn *f, const wf_exec *e, wf_view *in)
         p = NULL;
     }
     wf_fn *key = wf_fn_new("row"); /* f is the call's: another thread may evict the table's */
-    if (key && !record(key, e, in)) {
+    if (key && !record(key, e)) {
         remember(hash, key, p);
     } else {
         wf_fn_free(key);
@@ -171,24 +204,147 @@ static wf_plan *plan_of(const wf_fn *f, const wf_exec *e, wf_view *in)
     return p;
 }
 
+/* -- calls that were made before ---------------------------------------------------------------------------------- */
+
+/* A recording and its plan (NULL: none); immutable. */
+typedef struct held {
+    _Atomic int refs;
+    wf_fn *fn;
+    wf_plan *plan;
+} held;
+
+/* All that a call's recording depends on. */
+typedef struct call {
+    int n;
+    uint64_t w[CALL_WORDS];
+} call;
+
+static struct {
+    call call;
+    held *is;
+} calls[CALLS];
+
+static void let_go(held *h)
+{
+    if (h && atomic_fetch_sub_explicit(&h->refs, 1, memory_order_acq_rel) == 1) {
+        wf_plan_release(h->plan);
+        wf_fn_free(h->fn);
+        wf_mfree(h);
+    }
+}
+
+static bool put(call *c, const void *words, int n)
+{
+    const bool fits = c->n + n <= CALL_WORDS;
+    if (fits && n > 0) {
+        memcpy(c->w + c->n, words, (size_t)n * sizeof *c->w);
+        c->n += n;
+    }
+    return fits;
+}
+
+/* False: it is not one that is remembered. */
+static bool describe(call *c, const wf_exec *e)
+{
+    const wf_attr none = {0}, *a = e->attr ? e->attr : &none;
+    uint64_t head[2] = {(uint64_t)e->op << 32 | (uint64_t)e->nsrc << 16 | (uint64_t)e->ndst,
+                        (uint64_t)a->dtype | (uint64_t)a->flags << 8 | (uint64_t)a->n_ints << 16 |
+                            (uint64_t)a->n_dyn << 24 | (uint64_t)a->n_flt << 32};
+    c->n = 0;
+    bool fits = put(c, head, 2) && put(c, a->ints, a->n_ints) && put(c, a->dyn, a->n_dyn) &&
+                put(c, a->flt, a->n_flt);
+    for (int i = 0; i < e->nsrc + e->ndst && fits; i++) {
+        const wf_view *v = i < e->nsrc ? &e->src[i] : &e->dst[i - e->nsrc];
+        const uint64_t kind =
+            !is_there(v) ? 0 : 1 | (uint64_t)v->dtype << 8 | (uint64_t)v->rank << 16;
+        fits = put(c, &kind, 1) &&
+               (!kind || (put(c, v->dims, v->rank) && put(c, v->strides, v->rank)));
+    }
+    return fits;
+}
+
+static size_t place_of_call(const call *c)
+{
+    uint64_t h = 0;
+    for (int i = 0; i < c->n; i++) {
+        h = (h ^ c->w[i]) * UINT64_C(0x9E3779B97F4A7C15);
+        h ^= h >> 29;
+    }
+    return (size_t)(h % CALLS);
+}
+
+/* What the call was before, a reference to it; NULL: it was not. */
+static held *recall(const call *c)
+{
+    const size_t at = place_of_call(c);
+    pthread_mutex_lock(&lock);
+    held *h = calls[at].is;
+    if (h && calls[at].call.n == c->n &&
+        memcmp(calls[at].call.w, c->w, (size_t)c->n * sizeof *c->w) == 0) {
+        atomic_fetch_add_explicit(&h->refs, 1, memory_order_relaxed);
+    } else {
+        h = NULL;
+    }
+    pthread_mutex_unlock(&lock);
+    return h;
+}
+
+static void remember_call(const call *c, held *h)
+{
+    const size_t at = place_of_call(c);
+    atomic_fetch_add_explicit(&h->refs, 1, memory_order_relaxed);
+    pthread_mutex_lock(&lock);
+    held *gone = calls[at].is;
+    calls[at].call = *c;
+    calls[at].is = h;
+    pthread_mutex_unlock(&lock);
+    let_go(gone);
+}
+
+/* The call recorded and planned, a reference; NULL with e->why filled. */
+static held *make(const wf_exec *e)
+{
+    held *h = wf_malloc(sizeof *h);
+    wf_fn *f = h ? wf_fn_new("row") : NULL;
+    const int rc = f ? record(f, e) : WEFT_ENOMEM;
+    if (rc) {
+        if (rc == WEFT_ENOMEM && e->why->rule[0] == '\0') {
+            wf_fail(e->why, rc, "out of memory for a row on a device");
+        }
+        e->why->code = rc;
+        wf_fn_free(f);
+        wf_mfree(h);
+        return NULL;
+    }
+    *h = (held){.fn = f, .plan = plan_of(f, e)};
+    atomic_init(&h->refs, 1);
+    return h;
+}
+
 int wf_device_composite(int device, wf_exec *e)
 {
-    wf_view in[MOST_SRC];
+    call c;
     if (!is_composite(e->op) || e->nsrc > MOST_SRC) {
         return WEFT_EUNSUPPORTED;
     }
-    wf_fn *f = wf_fn_new("row");
-    int rc = f ? record(f, e, in) : WEFT_ENOMEM;
-    wf_plan *p = rc ? NULL : plan_of(f, e, in);
-    if (!rc && !p) {
-        rc = WEFT_EUNSUPPORTED; /* others have their turn */
-    } else if (!rc) {
-        wf_plan_args a = {.fn = f, .in = in, .out = e->dst, .device = device};
-        rc = wf_plan_run(p, &a, e->why);
-    } else if (rc == WEFT_ENOMEM && e->why->rule[0] == '\0') {
-        wf_fail(e->why, rc, "out of memory for a row on a device");
+    const bool known = describe(&c, e);
+    held *h = known ? recall(&c) : NULL;
+    if (!h) {
+        h = make(e);
+        if (!h) {
+            return e->why->code;
+        }
+        if (known) {
+            remember_call(&c, h);
+        }
     }
-    wf_plan_release(p);
-    wf_fn_free(f);
+    int rc = WEFT_EUNSUPPORTED; /* others have their turn */
+    if (h->plan) {
+        wf_view in[MOST_SRC];
+        inputs_of(e, in);
+        wf_plan_args a = {.fn = h->fn, .in = in, .out = e->dst, .device = device};
+        rc = wf_plan_run(h->plan, &a, e->why);
+    }
+    let_go(h);
     return rc;
 }

@@ -420,6 +420,7 @@ static int64_t keep_program(wf_plan *p, const wf_program *q, uint32_t one)
         return -1;
     }
     *c = *q;
+    wf_program_number(c);
     p->programs[p->nprograms] = (wf_plan_program){.hash = hash, .program = c, .one = one};
     return p->nprograms++;
 }

@@ -96,6 +96,46 @@ void wf_gpu_divisor(uint64_t w[WF_CU_DIVISOR], int64_t extent);
 /* Does the view reach more than 2^31 elements from its first? */
 bool wf_gpu_is_far(const wf_view *v);
 
+/* -- programs that rows spell out (known.c) --------------------------------------------------------------------- */
+typedef bool wf_gpu_write(wf_program *p,
+                          const void *arg); /* behind wf_program_init; false: there is none */
+/* Who writes it, and all else that it depends on. */
+typedef struct wf_gpu_spelling {
+    wf_gpu_write *write;
+    uint8_t what[16];
+} wf_gpu_spelling;
+/* The program, written once and kept; or *own, where there are too many of them. NULL: it could not be written. */
+const wf_program *wf_gpu_spelled(const wf_gpu_spelling *k, const void *arg, wf_program *own);
+
+/* -- launches that are known (known.c) ------------------------------------------------------------------------- */
+enum {
+    WF_GPU_KNOWN_OPS = 12,
+    WF_GPU_KNOWN_WORDS = 96,
+    WF_GPU_KNOWN_STEPS = 6,
+    WF_GPU_KNOWN_TEMPS = 4
+};
+enum { WF_GPU_NOWHERE = 255 };
+typedef struct wf_gpu_known {
+    const wf_gpu_variant *v;
+    int nlaunch, ntemp, nwords;
+    int scalar; /* word of the first */
+    unsigned threads, shared;
+    int64_t blocks[WF_GPU_KNOWN_STEPS]; /* of launch i, which is of function i */
+    struct {
+        int word;
+        size_t bytes;
+    } temp[WF_GPU_KNOWN_TEMPS];
+    uint8_t at
+        [WF_GPU_KNOWN_OPS]; /* words of addresses, destinations first; NOWHERE: another operand's */
+    uint64_t words[WF_GPU_KNOWN_WORDS];
+} wf_gpu_known;
+/* Queues the run if one like it was remembered, *status; false: nothing was queued. */
+bool wf_gpu_run_known(int ordinal, const wf_program *p, const wf_program_args *a, int *status,
+                      wf_why *why);
+/* The run was launched like that. */
+void wf_gpu_remember(int ordinal, const wf_program *p, const wf_program_args *a,
+                     const wf_gpu_known *known);
+
 /* -- programs ------------------------------------------------------------------------------------------------ */
 /* `later`: WF_GPU_PENDING, with nothing queued, if the kernel is not ready. */
 int wf_gpu_map_program(int ordinal, const wf_program *p, const wf_program_args *a, bool later,

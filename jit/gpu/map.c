@@ -375,6 +375,28 @@ static int render(const void *arg, const wf_gpu_entry *e, wf_text *out, wf_why *
     return wf_cu_render_map(&m, out, why);
 }
 
+/* The launch that was made is kept, if it is small. */
+static void remember(int ordinal, const wf_program *p, const wf_program_args *a, const wf_cu_map *m,
+                     const wf_gpu_launch *l)
+{
+    const int nop = p->noutput + p->ninput, nwords = wf_cu_map_words(m);
+    wf_gpu_known k;
+    if (p->number == 0 || nop > WF_GPU_KNOWN_OPS || nwords > WF_GPU_KNOWN_WORDS)
+        return;
+    k.v = l->v;
+    k.nlaunch = 1;
+    k.ntemp = 0;
+    k.nwords = nwords;
+    k.scalar = wf_cu_map_scalar(m, 0);
+    k.threads = l->threads;
+    k.shared = 0;
+    k.blocks[0] = l->blocks;
+    for (int o = 0; o < nop; o++)
+        k.at[o] = (uint8_t)(m->alias[o] ? WF_GPU_NOWHERE : wf_cu_map_operand(m, o));
+    memcpy(k.words, l->words, (size_t)nwords * sizeof *k.words);
+    wf_gpu_remember(ordinal, p, a, &k);
+}
+
 int wf_gpu_map_program(int ordinal, const wf_program *p, const wf_program_args *a, bool later,
                        wf_why *why)
 {
@@ -404,10 +426,12 @@ int wf_gpu_map_program(int ordinal, const wf_program *p, const wf_program_args *
     else
         fill(&m, &s, words, 0);
     put_scalars(p, a->scalars, words + wf_cu_map_scalar(&m, 0));
-    return wf_gpu_start(
-        ordinal,
-        &(wf_gpu_launch){.v = v, .blocks = way.blocks, .threads = WF_GPU_THREADS, .words = words},
-        why);
+    const wf_gpu_launch l = {
+        .v = v, .blocks = way.blocks, .threads = WF_GPU_THREADS, .words = words};
+    const int status = wf_gpu_start(ordinal, &l, why);
+    if (status == 0)
+        remember(ordinal, p, a, &m, &l);
+    return status;
 }
 
 int wf_gpu_map_way_of(int ordinal, const wf_program *p, const wf_program_args *a,

@@ -5,6 +5,8 @@
 #include "eager/env.h"
 #include "jit/gpu/impl.h"
 
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int start(int ordinal, const wf_program *p, const wf_program_args *a, bool later,
@@ -111,6 +113,10 @@ int wf_gpu_program(int ordinal, const wf_program *p, uint32_t one, const wf_prog
                            "a program is too large for the casts of its results");
         p = &q;
     }
+    int known;
+    too_late = false;
+    if (p->number && wf_gpu_run_known(ordinal, p, a, &known, why))
+        return known;
     const bool can_single = wf_gpu_can_single(p);
     if (!can_single || wf_env()->WEFT_JIT != 0) {
         const bool later = wf_env()->WEFT_JIT == 1 && can_single && !a->wait && !p->fast;
@@ -182,9 +188,50 @@ int wf_gpu_programs(int ordinal, const wf_program *p, int n, const wf_program_ar
     return status;
 }
 
+/* Programs of one cast, or of a value everywhere [.][WEFT_DTYPE_DEFAULT], made when they are first needed. */
+enum { TYPES = 16 };
+static wf_program *_Atomic casts[TYPES][TYPES];
+
+static const wf_program *cast_of(int to, int from, wf_why *why)
+{
+    wf_program *p = atomic_load_explicit(&casts[to][from], memory_order_acquire), *other = NULL;
+    if (p)
+        return p;
+    p = malloc(sizeof *p);
+    if (!p) {
+        wf_fail(why, WEFT_ENOMEM, "out of memory for a kernel");
+        return NULL;
+    }
+    wf_program_init(p);
+    wf_program_output(p, from == WEFT_DTYPE_DEFAULT
+                             ? wf_program_scalar(p, to)
+                             : wf_program_cast(p, wf_program_input(p, from), to));
+    if (wf_program_finish(p) != 0) {
+        free(p);
+        wf_fail(why, WEFT_EUNSUPPORTED, "no program writes %s", wf_dtype_name((weft_dtype)to));
+        return NULL;
+    }
+    wf_program_number(p);
+    if (atomic_compare_exchange_strong(&casts[to][from], &other, p))
+        return p;
+    free(p);
+    return other;
+}
+
+static int run_cast(int ordinal, int from, const wf_program_args *a, wf_why *why)
+{
+    wf_why own = {0};
+    int status;
+    why = why ? why : &own;
+    const wf_program *p = cast_of(a->dst->dtype, from, why);
+    return !p ? why->code
+           : wf_gpu_run_known(ordinal, p, a, &status, why)
+               ? status
+               : wf_gpu_map_program(ordinal, p, a, false, why);
+}
+
 int wf_gpu_copy(int ordinal, const wf_view *dst, const wf_view *src, wf_why *why)
 {
-    wf_program p;
     if (wf_view_numel(dst) == 0)
         return 0;
     if (dst->dtype == src->dtype && wf_view_is_contiguous(dst) && wf_view_is_contiguous(src))
@@ -192,21 +239,11 @@ int wf_gpu_copy(int ordinal, const wf_view *dst, const wf_view *src, wf_why *why
     int status = 0;
     if (wf_gpu_transpose(ordinal, dst, src, &status, why))
         return status;
-    wf_program_init(&p);
-    wf_program_output(&p, wf_program_cast(&p, wf_program_input(&p, src->dtype), dst->dtype));
-    if (wf_program_finish(&p) != 0)
-        return wf_fail(why, WEFT_EUNSUPPORTED, "no program copies %s to %s",
-                       wf_dtype_name(src->dtype), wf_dtype_name(dst->dtype));
-    return wf_gpu_map_program(ordinal, &p, &(wf_program_args){.dst = dst, .src = src}, false, why);
+    return run_cast(ordinal, src->dtype, &(wf_program_args){.dst = dst, .src = src}, why);
 }
 
 int wf_gpu_fill(int ordinal, const wf_view *dst, const void *value, wf_why *why)
 {
-    wf_program p;
-    wf_program_init(&p);
-    wf_program_output(&p, wf_program_scalar(&p, dst->dtype));
-    if (wf_program_finish(&p) != 0)
-        return wf_fail(why, WEFT_EUNSUPPORTED, "no program fills %s", wf_dtype_name(dst->dtype));
-    return wf_gpu_map_program(ordinal, &p, &(wf_program_args){.dst = dst, .scalars = &value}, false,
-                              why);
+    return run_cast(ordinal, WEFT_DTYPE_DEFAULT, &(wf_program_args){.dst = dst, .scalars = &value},
+                    why);
 }

@@ -7,33 +7,33 @@
 #include "jit/gpu/impl.h"
 
 typedef struct writer {
-    wf_program p;
+    wf_program *p;
     int compute;
 } writer;
 
 static int f1(writer *w, wf_op op, int a)
 {
-    return wf_program_map(&w->p, op, w->compute, 1, &a);
+    return wf_program_map(w->p, op, w->compute, 1, &a);
 }
 static int f2(writer *w, wf_op op, int a, int b)
 {
-    return wf_program_map(&w->p, op, w->compute, 2, (int[]){a, b});
+    return wf_program_map(w->p, op, w->compute, 2, (int[]){a, b});
 }
 static int total(writer *w, int x)
 {
-    return wf_program_reduce(&w->p, WF_OP_SUM, x);
+    return wf_program_reduce(w->p, WF_OP_SUM, x);
 }
 static int input(writer *w, int dtype)
 {
-    return wf_program_cast(&w->p, wf_program_input(&w->p, dtype), w->compute);
+    return wf_program_cast(w->p, wf_program_input(w->p, dtype), w->compute);
 }
 static int row_input(writer *w, int dtype)
 {
-    return wf_program_cast(&w->p, wf_program_input_row(&w->p, dtype), w->compute);
+    return wf_program_cast(w->p, wf_program_input_row(w->p, dtype), w->compute);
 }
 static void output(writer *w, int value, int dtype)
 {
-    wf_program_output(&w->p, wf_program_cast(&w->p, value, dtype));
+    wf_program_output(w->p, wf_program_cast(w->p, value, dtype));
 }
 
 /* v as a matrix of the dims, strides as given. */
@@ -72,75 +72,88 @@ static int normal(writer *w, const norm *t, int x, int mean, int rstd)
     return f2(w, WF_OP_MUL, t->center ? f2(w, WF_OP_SUB, x, mean) : x, rstd);
 }
 
-static int run_dx(norm *t)
+/* The operands of a program, in the order of its inputs. */
+static void operands_of(const norm *t, bool weight, wf_view src[OPERANDS])
 {
-    static writer none;
-    writer w = none;
-    wf_view src[OPERANDS], dst = matrix(&t->e->dst[0], t->rows, t->n, t->n, 1);
-    int nsrc = 0;
-    w.compute = t->compute;
-    wf_program_init(&w.p);
+    int n = 0;
+    src[n++] = matrix(&t->of[G], t->rows, t->n, t->n, 1);
+    src[n++] = matrix(&t->of[X], t->rows, t->n, t->n, 1);
+    if (t->center)
+        src[n++] = matrix(&t->of[MEAN], t->rows, t->n, 1, 0);
+    src[n++] = matrix(&t->of[RSTD], t->rows, t->n, 1, 0);
+    if (weight)
+        src[n++] = matrix(&t->of[W], t->rows, t->n, 0, 1);
+}
+
+static bool write_dx(wf_program *p, const void *arg)
+{
+    const norm *t = arg;
+    writer w = {p, t->compute};
     const int g = input(&w, t->of[G].dtype), x = input(&w, t->of[X].dtype);
-    src[nsrc++] = matrix(&t->of[G], t->rows, t->n, t->n, 1);
-    src[nsrc++] = matrix(&t->of[X], t->rows, t->n, t->n, 1);
-    int mean = -1;
-    if (t->center) {
-        mean = row_input(&w, t->of[MEAN].dtype);
-        src[nsrc++] = matrix(&t->of[MEAN], t->rows, t->n, 1, 0);
-    }
+    const int mean = t->center ? row_input(&w, t->of[MEAN].dtype) : -1;
     const int rstd = row_input(&w, t->of[RSTD].dtype);
-    src[nsrc++] = matrix(&t->of[RSTD], t->rows, t->n, 1, 0);
-    int gw = g;
-    if (t->weight) {
-        gw = f2(&w, WF_OP_MUL, g, input(&w, t->of[W].dtype));
-        src[nsrc++] = matrix(&t->of[W], t->rows, t->n, 0, 1);
-    }
-    const int count = wf_program_scalar(&w.p, t->compute), xhat = normal(&w, t, x, mean, rstd);
+    const int gw = t->weight ? f2(&w, WF_OP_MUL, g, input(&w, t->of[W].dtype)) : g;
+    const int count = wf_program_scalar(p, t->compute), xhat = normal(&w, t, x, mean, rstd);
     const int along = f2(&w, WF_OP_DIV, total(&w, f2(&w, WF_OP_MUL, gw, xhat)), count);
     int d = gw;
     if (t->center)
         d = f2(&w, WF_OP_SUB, gw, f2(&w, WF_OP_DIV, total(&w, gw), count));
     d = f2(&w, WF_OP_SUB, d, f2(&w, WF_OP_MUL, xhat, along));
-    output(&w, f2(&w, WF_OP_MUL, rstd, d), dst.dtype);
+    output(&w, f2(&w, WF_OP_MUL, rstd, d), t->e->dst[0].dtype);
+    return wf_program_finish(p) == 0;
+}
+
+static bool write_sums(wf_program *p, const void *arg)
+{
+    const norm *t = arg;
+    writer w = {p, t->compute};
+    const int g = input(&w, t->of[G].dtype), x = input(&w, t->of[X].dtype);
+    const int mean = t->center ? input(&w, t->of[MEAN].dtype) : -1;
+    const int rstd = input(&w, t->of[RSTD].dtype);
+    output(&w, total(&w, f2(&w, WF_OP_MUL, g, normal(&w, t, x, mean, rstd))), t->e->dst[1].dtype);
+    if (t->center)
+        output(&w, total(&w, g), t->e->dst[2].dtype);
+    return wf_program_finish(p) == 0;
+}
+
+/* What a program of the gradient depends on. */
+static wf_gpu_spelling spelling_of(const norm *t, wf_gpu_write *write)
+{
+    wf_gpu_spelling k = {.write = write, .what = {(uint8_t)t->compute, t->center, t->weight}};
+    for (int i = 0; i < OPERANDS; i++)
+        k.what[3 + i] = t->of[i].data ? t->of[i].dtype : 0;
+    for (int i = 0; i < t->e->ndst; i++)
+        k.what[3 + OPERANDS + i] = t->e->dst[i].dtype;
+    return k;
+}
+
+static int run_dx(norm *t)
+{
+    wf_program own;
+    const wf_gpu_spelling k = spelling_of(t, write_dx);
+    const wf_program *p = wf_gpu_spelled(&k, t, &own);
+    wf_view src[OPERANDS], dst = matrix(&t->e->dst[0], t->rows, t->n, t->n, 1);
     uint64_t n;
+    operands_of(t, t->weight, src);
     scalar_of(t->compute, (double)t->n, &n);
     const void *scalars[1] = {&n};
-    if (wf_program_finish(&w.p) != 0)
-        return WEFT_EUNSUPPORTED;
-    return wf_gpu_program(
-        t->ordinal, &w.p, 0,
-        &(wf_program_args){.dst = &dst, .src = src, .scalars = scalars, .axes = 2}, t->e->why);
+    const wf_program_args a = {.dst = &dst, .src = src, .scalars = scalars, .axes = 2};
+    return p ? wf_gpu_program(t->ordinal, p, 0, &a, t->e->why) : WEFT_EUNSUPPORTED;
 }
 
 /* Sums over rows of g * xhat, and of g. */
 static int run_sums(norm *t)
 {
-    static writer none;
-    writer w = none;
+    wf_program own;
+    const wf_gpu_spelling k = spelling_of(t, write_sums);
+    const wf_program *p = wf_gpu_spelled(&k, t, &own);
     wf_view src[OPERANDS], dst[2];
-    int nsrc = 0;
-    w.compute = t->compute;
-    wf_program_init(&w.p);
-    const int g = input(&w, t->of[G].dtype), x = input(&w, t->of[X].dtype);
-    src[nsrc++] = matrix(&t->of[G], t->rows, t->n, t->n, 1);
-    src[nsrc++] = matrix(&t->of[X], t->rows, t->n, t->n, 1);
-    int mean = -1;
-    if (t->center) {
-        mean = input(&w, t->of[MEAN].dtype);
-        src[nsrc++] = matrix(&t->of[MEAN], t->rows, t->n, 1, 0);
-    }
-    const int rstd = input(&w, t->of[RSTD].dtype);
-    src[nsrc++] = matrix(&t->of[RSTD], t->rows, t->n, 1, 0);
-    output(&w, total(&w, f2(&w, WF_OP_MUL, g, normal(&w, t, x, mean, rstd))), t->e->dst[1].dtype);
+    operands_of(t, false, src);
     dst[0] = matrix(&t->e->dst[1], t->rows, t->n, 0, 1);
-    if (t->center) {
-        output(&w, total(&w, g), t->e->dst[2].dtype);
+    if (t->center)
         dst[1] = matrix(&t->e->dst[2], t->rows, t->n, 0, 1);
-    }
-    if (wf_program_finish(&w.p) != 0)
-        return WEFT_EUNSUPPORTED;
-    return wf_gpu_program(t->ordinal, &w.p, 0,
-                          &(wf_program_args){.dst = dst, .src = src, .axes = 1}, t->e->why);
+    const wf_program_args a = {.dst = dst, .src = src, .axes = 1};
+    return p ? wf_gpu_program(t->ordinal, p, 0, &a, t->e->why) : WEFT_EUNSUPPORTED;
 }
 
 int wf_gpu_row_norm_bwd(int ordinal, wf_exec *e)
@@ -180,20 +193,20 @@ static int norm_of(writer *w, int x, double order, bool *scalars)
     if (order == 1.0)
         return total(w, size);
     if (__builtin_isinf(order))
-        return wf_program_reduce(&w->p, order > 0 ? WF_OP_AMAX : WF_OP_AMIN, size);
+        return wf_program_reduce(w->p, order > 0 ? WF_OP_AMAX : WF_OP_AMIN, size);
     if (order == 0.0) {
-        const int there = wf_program_cast(&w->p, x, WEFT_BOOL);
-        return total(w, wf_program_cast(&w->p, there, w->compute));
+        const int there = wf_program_cast(w->p, x, WEFT_BOOL);
+        return total(w, wf_program_cast(w->p, there, w->compute));
     }
     *scalars = true;
-    const int p = wf_program_scalar(&w->p, w->compute), q = wf_program_scalar(&w->p, w->compute);
+    const int p = wf_program_scalar(w->p, w->compute), q = wf_program_scalar(w->p, w->compute);
     return f2(w, WF_OP_POW, total(w, f2(w, WF_OP_POW, size, p)), q);
 }
 
 int wf_gpu_row_norm(int ordinal, wf_exec *e)
 {
-    static writer none;
-    writer w = none;
+    wf_program own;
+    writer w = {.p = &own};
     const wf_view *x = &e->src[0];
     const double order = e->attr->n_flt > 0 ? e->attr->flt[0] : 2.0;
     const unsigned axes = wf_red_axes(e->attr, x->rank);
@@ -211,15 +224,15 @@ int wf_gpu_row_norm(int ordinal, wf_exec *e)
     if (reduced == 0)
         return wf_gpu_fill(ordinal, &e->dst[0], &p[0], e->why);
     w.compute = wf_red_compute(dst.dtype);
-    wf_program_init(&w.p);
+    wf_program_init(w.p);
     output(&w, norm_of(&w, input(&w, x->dtype), order, &scalars), dst.dtype);
     scalar_of(w.compute, order, &p[0]);
     scalar_of(w.compute, 1.0 / order, &p[1]);
     const void *at[2] = {&p[0], &p[1]};
-    if (wf_program_finish(&w.p) != 0)
+    if (wf_program_finish(w.p) != 0)
         return WEFT_EUNSUPPORTED;
     return wf_gpu_program(
-        ordinal, &w.p, 0,
+        ordinal, w.p, 0,
         &(wf_program_args){.dst = &dst, .src = x, .scalars = scalars ? at : NULL, .axes = axes},
         e->why);
 }
@@ -260,31 +273,30 @@ static wf_view per_row(const loss *t, const wf_view *v)
 /* value where the target is not ignored, else 0. */
 static int unless_ignored(writer *w, int target, int ignore, int value)
 {
-    const int kept = wf_program_map(&w->p, WF_OP_NOT_EQUAL, WEFT_I64, 2, (int[]){target, ignore});
-    const int none = wf_program_scalar(&w->p, w->compute);
-    return wf_program_map(&w->p, WF_OP_WHERE, w->compute, 3, (int[]){kept, value, none});
+    const int kept = wf_program_map(w->p, WF_OP_NOT_EQUAL, WEFT_I64, 2, (int[]){target, ignore});
+    const int none = wf_program_scalar(w->p, w->compute);
+    return wf_program_map(w->p, WF_OP_WHERE, w->compute, 3, (int[]){kept, value, none});
 }
 
 enum { COUNT, IGNORE, REST, SMOOTH, NONE, SCALARS };
 
 static int forward(loss *t)
 {
-    static writer none;
-    writer w = none;
+    wf_program own;
+    writer w = {.p = &own};
     uint64_t s[SCALARS];
     w.compute = t->compute;
-    wf_program_init(&w.p);
-    const int x0 = wf_program_input(&w.p, t->logits->dtype);
-    const int x = wf_program_cast(&w.p, x0, t->compute);
-    const int target = wf_program_input_row(&w.p, WEFT_I64);
-    const int count = wf_program_scalar(&w.p, t->compute),
-              ignore = wf_program_scalar(&w.p, WEFT_I64);
-    const int rest = wf_program_scalar(&w.p, t->compute),
-              smooth = wf_program_scalar(&w.p, t->compute);
-    const int m = wf_program_reduce(&w.p, WF_OP_AMAX, x);
+    wf_program_init(w.p);
+    const int x0 = wf_program_input(w.p, t->logits->dtype);
+    const int x = wf_program_cast(w.p, x0, t->compute);
+    const int target = wf_program_input_row(w.p, WEFT_I64);
+    const int count = wf_program_scalar(w.p, t->compute), ignore = wf_program_scalar(w.p, WEFT_I64);
+    const int rest = wf_program_scalar(w.p, t->compute),
+              smooth = wf_program_scalar(w.p, t->compute);
+    const int m = wf_program_reduce(w.p, WF_OP_AMAX, x);
     const int lse = f2(&w, WF_OP_ADD, m,
                        f1(&w, WF_OP_LOG, total(&w, f1(&w, WF_OP_EXP, f2(&w, WF_OP_SUB, x, m)))));
-    const int at = wf_program_cast(&w.p, wf_program_pick(&w.p, x0, target), t->compute);
+    const int at = wf_program_cast(w.p, wf_program_pick(w.p, x0, target), t->compute);
     int value = f2(&w, WF_OP_SUB, lse, at);
     if (t->smooth != 0) {
         const int mean = f2(&w, WF_OP_DIV, total(&w, f2(&w, WF_OP_SUB, lse, x)), count);
@@ -292,7 +304,7 @@ static int forward(loss *t)
     }
     output(&w, unless_ignored(&w, target, ignore, value), t->e->dst[0].dtype);
     output(&w, lse, t->e->dst[1].dtype);
-    if (wf_program_finish(&w.p) != 0)
+    if (wf_program_finish(w.p) != 0)
         return WEFT_EUNSUPPORTED;
     scalar_of(t->compute, (double)t->logits->dims[1], &s[COUNT]);
     s[IGNORE] = (uint64_t)t->ignore;
@@ -302,31 +314,31 @@ static int forward(loss *t)
     const void *scalars[SCALARS] = {&s[COUNT], &s[IGNORE], &s[REST], &s[SMOOTH], &s[NONE]};
     const wf_view src[2] = {*t->logits, per_row(t, &t->targets)};
     const wf_view dst[2] = {per_row(t, &t->e->dst[0]), per_row(t, &t->e->dst[1])};
-    return wf_gpu_program(t->ordinal, &w.p, 0,
+    return wf_gpu_program(t->ordinal, w.p, 0,
                           &(wf_program_args){.dst = dst, .src = src, .scalars = scalars, .axes = 2},
                           t->e->why);
 }
 
 static int backward(loss *t)
 {
-    static writer none;
-    writer w = none;
+    wf_program own;
+    writer w = {.p = &own};
     const wf_view *g = &t->e->src[0], *lse = &t->e->src[3];
     uint64_t s[4] = {(uint64_t)t->ignore, 0, 0, 0};
     w.compute = t->compute;
-    wf_program_init(&w.p);
-    const int x = input(&w, t->logits->dtype), target = wf_program_input_row(&w.p, WEFT_I64);
+    wf_program_init(w.p);
+    const int x = input(&w, t->logits->dtype), target = wf_program_input_row(w.p, WEFT_I64);
     const int grad = row_input(&w, g->dtype), sum = row_input(&w, lse->dtype);
-    const int ignore = wf_program_scalar(&w.p, WEFT_I64);
-    const int share = wf_program_scalar(&w.p, t->compute),
-              there = wf_program_scalar(&w.p, t->compute);
+    const int ignore = wf_program_scalar(w.p, WEFT_I64);
+    const int share = wf_program_scalar(w.p, t->compute),
+              there = wf_program_scalar(w.p, t->compute);
     const int e = f1(&w, WF_OP_EXP, f2(&w, WF_OP_SUB, x, sum));
-    const int number = wf_program_iota(&w.p, WEFT_I64);
-    const int hit = wf_program_map(&w.p, WF_OP_EQUAL, WEFT_I64, 2, (int[]){number, target});
-    const int q = wf_program_map(&w.p, WF_OP_WHERE, t->compute, 3, (int[]){hit, there, share});
+    const int number = wf_program_iota(w.p, WEFT_I64);
+    const int hit = wf_program_map(w.p, WF_OP_EQUAL, WEFT_I64, 2, (int[]){number, target});
+    const int q = wf_program_map(w.p, WF_OP_WHERE, t->compute, 3, (int[]){hit, there, share});
     const int d = f2(&w, WF_OP_MUL, grad, f2(&w, WF_OP_SUB, e, q));
     output(&w, unless_ignored(&w, target, ignore, d), t->e->dst[0].dtype);
-    if (wf_program_finish(&w.p) != 0)
+    if (wf_program_finish(w.p) != 0)
         return WEFT_EUNSUPPORTED;
     const double n = (double)t->logits->dims[1];
     scalar_of(t->compute, t->smooth / n, &s[1]);
@@ -339,7 +351,7 @@ static int backward(loss *t)
     const void *scalars[4] = {&s[0], &s[1], &s[2], &s[3]};
     const wf_view src[4] = {*t->logits, per_row(t, &t->targets), per_row(t, g), per_row(t, lse)};
     return wf_gpu_program(
-        t->ordinal, &w.p, 0,
+        t->ordinal, w.p, 0,
         &(wf_program_args){.dst = t->e->dst, .src = src, .scalars = scalars, .axes = 2}, t->e->why);
 }
 

@@ -48,6 +48,8 @@ typedef struct run {
     int64_t work, per_block, groups; /* groups: sets of kept values in global memory */
     bool later;
     wf_why *why;
+    bool moved;         /* a destination is a temporary */
+    wf_gpu_known known; /* ntemp: of the temporaries so far, those that have words */
     wf_gpu_temps temps; /* these are long, and are filled as far as they are used */
     wf_space s;
 } run;
@@ -56,6 +58,19 @@ static bool is_row_operand(const run *r, int o)
 {
     return o < r->rows->ndst ? r->rows->row_dst >> o & 1
                              : r->rows->row_src >> (o - r->rows->ndst) & 1;
+}
+
+/* Memory whose address is a word of the argument; NULL with why filled. */
+static void *place_temp(run *r, int word, size_t bytes)
+{
+    void *memory = wf_gpu_temp(&r->temps, bytes, r->why);
+    const int n = r->known.ntemp++;
+    r->words[word] = wf_gpu_word(memory);
+    if (n < WF_GPU_KNOWN_TEMPS) {
+        r->known.temp[n].word = word;
+        r->known.temp[n].bytes = bytes;
+    }
+    return memory;
 }
 
 /* -- destinations in the place of sources ------------------------------------------------------------------ */
@@ -84,6 +99,7 @@ static int place(run *r, const wf_program_args *a, wf_view *dst, bool *moved)
         moved[d] = overwrites(r, a, d);
         if (!moved[d])
             continue;
+        r->moved = true;
         int64_t step = 1;
         for (int i = dst[d].rank - 1; i >= 0; i--) {
             const bool spread = is_row_operand(r, d) && (a->axes >> i & 1);
@@ -475,10 +491,8 @@ static int place_keeps(run *r)
             at += (bytes + 15) / 16 * 16;
             continue;
         }
-        void *memory = wf_gpu_temp(&r->temps, (size_t)bytes, r->why);
-        if (!memory)
+        if (!place_temp(r, r->l.keep + i, (size_t)bytes))
             return r->why->code;
-        r->words[r->l.keep + i] = wf_gpu_word(memory);
     }
     for (int o = r->rows->ndst, word = r->l.copied; o < r->nop; o++)
         if (r->r.copied >> (o - r->rows->ndst) & 1) {
@@ -574,6 +588,10 @@ static const wf_gpu_variant *variant(run *r, int functions)
 
 static int start(run *r, const wf_gpu_variant *v, int function, int64_t blocks)
 {
+    r->known.v = v;
+    r->known.nlaunch = function + 1;
+    if (function < WF_GPU_KNOWN_STEPS)
+        r->known.blocks[function] = blocks;
     return wf_gpu_start(r->ordinal,
                         &(wf_gpu_launch){.v = v,
                                          .function = function,
@@ -599,15 +617,9 @@ static int start_split(run *r)
     const wf_gpu_variant *v = variant(r, n);
     if (!v)
         return r->why->code;
-    void *cells = wf_gpu_temp(&r->temps, (size_t)(8 * rows * wf_cu_cells(&r->e->kernel)), r->why);
-    void *parts =
-        cells ? wf_gpu_temp(&r->temps, (size_t)(8 * rows * per_row * wf_cu_totals(&r->e->kernel)),
-                            r->why)
-              : NULL;
-    if (!parts)
+    if (!place_temp(r, r->l.slots, (size_t)(8 * rows * wf_cu_cells(&r->e->kernel))) ||
+        !place_temp(r, r->l.parts, (size_t)(8 * rows * per_row * wf_cu_totals(&r->e->kernel))))
         return r->why->code;
-    r->words[r->l.slots] = wf_gpu_word(cells);
-    r->words[r->l.parts] = wf_gpu_word(parts);
     r->words[r->l.width] = (uint64_t)blocks;
     for (int i = 0; i < n; i++) {
         const int64_t work = steps[i].elements ? r->work : rows;
@@ -637,6 +649,24 @@ static int prepare(run *r)
     return 0;
 }
 
+/* What was launched is kept, if it is small, and if nothing in it is of this run only. */
+static void remember(run *r, const wf_program_args *a)
+{
+    wf_gpu_known *k = &r->known;
+    if (r->p->number == 0 || r->nop > WF_GPU_KNOWN_OPS || r->l.words > WF_GPU_KNOWN_WORDS ||
+        k->nlaunch > WF_GPU_KNOWN_STEPS || k->ntemp > WF_GPU_KNOWN_TEMPS || r->moved ||
+        r->rows->ncheck > 0)
+        return;
+    k->nwords = r->l.words;
+    k->scalar = r->l.scalar;
+    k->threads = r->threads;
+    k->shared = r->shared;
+    for (int o = 0; o < r->nop; o++)
+        k->at[o] = (uint8_t)(r->l.op + o * (1 + r->r.nk + r->r.nr));
+    memcpy(k->words, r->words, (size_t)k->nwords * sizeof *k->words);
+    wf_gpu_remember(r->ordinal, r->p, a, k);
+}
+
 static int start_run(run *r, const wf_program_args *a)
 {
     int status = prepare(r);
@@ -648,8 +678,11 @@ static int start_run(run *r, const wf_program_args *a)
         status = place_errors(r, a);
     if (status != 0)
         return status;
-    return r->r.scheme == WF_CU_SPLIT || r->r.scheme == WF_CU_SPLIT_OUTER ? start_split(r)
-                                                                          : start_fused(r);
+    status = r->r.scheme == WF_CU_SPLIT || r->r.scheme == WF_CU_SPLIT_OUTER ? start_split(r)
+                                                                            : start_fused(r);
+    if (status == 0)
+        remember(r, a);
+    return status;
 }
 
 int wf_gpu_rows_program(int ordinal, const wf_program *p, const wf_program_args *a, bool later,
@@ -658,9 +691,9 @@ int wf_gpu_rows_program(int ordinal, const wf_program *p, const wf_program_args 
     wf_why own = {0};
     uint64_t words[WORDS];
     run r;
-    memset(&r, 0, offsetof(run, temps));
+    memset(&r, 0, offsetof(run, known));
     r.ordinal = r.temps.ordinal = ordinal;
-    r.temps.n = 0;
+    r.known.ntemp = r.temps.n = 0;
     r.p = p;
     r.words = words;
     r.later = later;
