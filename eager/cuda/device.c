@@ -155,7 +155,7 @@ static int close_device(wf_cuda_device *d, wf_why *why)
     }
     d->usable = d->maps = false;
     d->reached_by = 0;
-    d->last[0] = '\0';
+    atomic_store(&d->last, NULL);
     d->generation++;
     pthread_mutex_destroy(&d->lock);
     pthread_mutex_destroy(&d->label_lock);
@@ -224,9 +224,10 @@ static int report_broken(wf_cuda_device *d, cu_result r, const char *call, wf_wh
     bool first = !d->broken_reported;
     d->broken_reported = true;
     if (first) {
-        wf_fail(why, WEFT_EUNSUPPORTED, "cuda:%d stopped: %s, seen by %s; queued last: %s",
+        const char *last = atomic_load_explicit(&d->last, memory_order_acquire);
+        wf_fail(why, WEFT_EUNSUPPORTED, "cuda:%d stopped: %s, seen by %s; queued last: %.119s",
                 d->ordinal, wf_cuda_result_name(r), call ? call : "an earlier call",
-                d->last[0] ? d->last : "nothing");
+                last ? last : "nothing");
         wf_hint(why, "the fault may be of any op since the last wait: WEFT_CUDA_BLOCKING=1 waits "
                      "after each; the device works again in a new process");
     } else {

@@ -67,6 +67,7 @@ struct wf_cuda_device {
     pthread_mutex_t lock;
     wf_cuda_stream streams[WF_CUDA_STREAMS]; /* slot 0: the default one; made when first needed */
     int n_streams;
+    _Atomic bool has_default;        /* slot 0 is made */
     uint32_t generation;             /* grows when it is closed */
     wf_cache *cache;                 /* memory.c */
     int64_t cap;                     /* of the cache, 0: none */
@@ -77,9 +78,12 @@ struct wf_cuda_device {
     struct wf_cuda_blas *blas;       /* blaslt.c */
     struct wf_cuda_dnn *dnn;         /* dnn.c */
     bool dnn_failed;
-    bool blas_failed;           /* the library does not start here */
-    pthread_mutex_t label_lock; /* of the next two; the last lock taken */
-    char last[WF_CUDA_LABEL];   /* what was queued last */
+    bool blas_failed; /* the library does not start here */
+    const char
+        *_Atomic last; /* what was queued last, or NULL: a literal, or the name of a kernel */
+    pthread_mutex_t
+        label_lock; /* of the next two, and of names that may be `last`; the last lock taken */
+    char kept[WF_CUDA_LABEL]; /* a name whose kernel is gone */
     bool broken_reported;
     bool maps;           /* its memory is mapped piece by piece */
     uint32_t reached_by; /* bit i: device i may reach what is mapped, by peer copies */
@@ -118,7 +122,7 @@ extern wf_cuda_counters wf_cuda_count_of;
 int wf_cuda_thread_open(wf_why *why);
 /* This thread's current stream of d, which need not be current; NULL: it cannot be made. */
 wf_cuda_stream *wf_cuda_current(wf_cuda_device *d, wf_why *why);
-/* A piece of work called `label` was queued on s. */
+/* A piece of work called `label` was queued on s: a literal, or a kernel's name. */
 void wf_cuda_queued(wf_cuda_stream *s, const char *label);
 /* Lock held: the last piece of work of op `op` of s and of those before it, all of which is queued, or a later one. */
 uint64_t wf_cuda_op_last(const wf_cuda_stream *s, uint64_t op);

@@ -170,26 +170,24 @@ void wf_cuda_free(wf_cuda_block *base)
         return;
     }
     wf_cuda_device *d = b->device;
+    wf_cache_mark after[WF_CUDA_STREAMS + 1];
+    wf_why ignored;
+    wf_why_clear(&ignored);
+    bool works = wf_cuda_reach(base->ordinal, &ignored) != NULL; /* a broken one orders nothing */
     pthread_mutex_lock(&d->lock);
     bool last = --b->refs == 0;
     if (last) {
         wf_cuda_graph_forget(base);
+        int n = works ? add_marks(b, after) : 0;
+        if (b->key >= WF_CUDA_STREAMS) {
+            d->graph_live[b->key - WF_CUDA_STREAMS]--;
+        }
+        wf_cache_free(d->cache, b->chunk, n, after);
     }
     pthread_mutex_unlock(&d->lock);
-    if (!last) {
-        return;
+    if (last) {
+        wf_mfree(b);
     }
-    wf_cache_mark after[WF_CUDA_STREAMS + 1];
-    wf_why ignored = {0};
-    bool works = wf_cuda_reach(base->ordinal, &ignored) != NULL; /* a broken one orders nothing */
-    pthread_mutex_lock(&d->lock);
-    int n = works ? add_marks(b, after) : 0;
-    if (b->key >= WF_CUDA_STREAMS) {
-        d->graph_live[b->key - WF_CUDA_STREAMS]--;
-    }
-    wf_cache_free(d->cache, b->chunk, n, after);
-    pthread_mutex_unlock(&d->lock);
-    wf_mfree(b);
 }
 
 int64_t wf_cuda_trim(int ordinal)

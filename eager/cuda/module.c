@@ -1,6 +1,7 @@
 /*
  * eager/cuda/module.c -- loaded images, their kernels, launches.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "eager/alloc.h"
@@ -79,6 +80,20 @@ static void wait_for_all(wf_cuda_device *d)
     }
 }
 
+/* A message that says what was queued last may name it all the same. */
+static void forget_name(wf_cuda_device *d, const char *name)
+{
+    if (!d) {
+        return;
+    }
+    pthread_mutex_lock(&d->label_lock);
+    if (atomic_load_explicit(&d->last, memory_order_relaxed) == name) {
+        snprintf(d->kept, sizeof d->kept, "%s", name);
+        atomic_store_explicit(&d->last, d->kept, memory_order_release);
+    }
+    pthread_mutex_unlock(&d->label_lock);
+}
+
 void wf_cuda_module_free(wf_cuda_module *m)
 {
     if (!m) {
@@ -94,6 +109,7 @@ void wf_cuda_module_free(wf_cuda_module *m)
     while (m->functions) {
         wf_cuda_fn *f = m->functions;
         m->functions = f->next;
+        forget_name(d, f->name);
         wf_mfree(f);
     }
     pthread_mutex_destroy(&m->lock);

@@ -12,16 +12,25 @@
 #include "eager/cuda/timeline.h"
 #include "weft/core.h"
 
-#include <stdio.h>
-
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
 enum { UNKNOWN, DIRECT, STAGED }; /* of wf_cuda_device.peer */
 enum { REFUSED = -1 };
 
+#define EACH(F)                                                                                    \
+    F(0), F(1), F(2), F(3), F(4), F(5), F(6), F(7), F(8), F(9), F(10), F(11), F(12), F(13), F(14), \
+        F(15)
+#define FROM(i) "copy from cuda:" #i
+#define TO(i) "copy to cuda:" #i
+static const char *const copy_from[] = {EACH(FROM)}, *const copy_to[] = {EACH(TO)};
+_Static_assert(sizeof copy_to / sizeof *copy_to == WF_CUDA_DEVICES, "a name each");
+#undef EACH
+#undef FROM
+#undef TO
+
 typedef struct way {
     wf_cuda_stream *from, *to;
-    char label[32], other_label[32]; /* of the copy, on either stream */
+    const char *label, *other_label; /* of the copy, on either stream */
 } way;
 
 /* Calls about s from here on. */
@@ -181,8 +190,8 @@ int wf_cuda_copy_across(int to, void *dst, int from, const void *src, size_t n, 
     if (n == 0) {
         return 0;
     }
-    snprintf(w.label, sizeof w.label, "copy from cuda:%d", from);
-    snprintf(w.other_label, sizeof w.other_label, "copy to cuda:%d", to);
+    w.label = copy_from[from];
+    w.other_label = copy_to[to];
     WF_CUDA_COUNT(copies, 1);
     cu_address d = (cu_address)(uintptr_t)dst, s = (cu_address)(uintptr_t)src;
     int code = copy_directly(&w, d, s, n, why);

@@ -84,14 +84,17 @@ static int start_stream(wf_cuda_device *d, int slot, wf_why *why)
     *s = (wf_cuda_stream){
         .device = d, .handle = handle, .slot = slot, .in_use = true, .serial = s->serial};
     d->n_streams = d->n_streams > slot ? d->n_streams : slot + 1;
+    if (slot == 0) {
+        atomic_store_explicit(&d->has_default, true, memory_order_release);
+    }
     return 0;
 }
 
 wf_cuda_stream *wf_cuda_current(wf_cuda_device *d, wf_why *why)
 {
     wf_cuda_stream *s = chosen(d->ordinal);
-    if (s) {
-        return s;
+    if (s || atomic_load_explicit(&d->has_default, memory_order_acquire)) {
+        return s ? s : &d->streams[0];
     }
     pthread_mutex_lock(&d->lock);
     int code = d->n_streams ? 0 : start_stream(d, 0, why);
@@ -274,12 +277,7 @@ void wf_cuda_queued(wf_cuda_stream *s, const char *label)
         note_work(s);
     }
     pthread_mutex_unlock(&d->lock);
-    size_t n = strlen(label);
-    n = n < sizeof d->last - 1 ? n : sizeof d->last - 1;
-    pthread_mutex_lock(&d->label_lock);
-    memcpy(d->last, label, n);
-    d->last[n] = '\0';
-    pthread_mutex_unlock(&d->label_lock);
+    atomic_store_explicit(&d->last, label, memory_order_release);
 }
 
 int wf_cuda_stream_wait(wf_cuda_stream *s, wf_why *why)
@@ -345,5 +343,6 @@ void wf_cuda_streams_close(wf_cuda_device *d)
         memset(s, 0, sizeof *s);
         atomic_store(&s->serial, serial);
     }
+    atomic_store(&d->has_default, false);
     d->n_streams = 0;
 }
