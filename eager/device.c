@@ -130,7 +130,7 @@ weft_tensor wf_device_on_host(weft_tensor t)
     return t;
 }
 
-static int open_view(wf_ctx *c, wf_slot *s, const char *op, unsigned write, wf_view *v, wf_why *why)
+int wf_device_touch(wf_ctx *c, wf_slot *s, const char *op, unsigned write, wf_why *why)
 {
     if (wf_need_value(c, s, write != 0, op, why) || wf_storage_use(s->st, write != 0, why)) {
         return why->code;
@@ -148,7 +148,6 @@ static int open_view(wf_ctx *c, wf_slot *s, const char *op, unsigned write, wf_v
         s->st->write_op = (uint16_t)write;
         s->st->write_site = NULL;
     }
-    wf_slot_view(s, v);
     return 0;
 }
 
@@ -158,10 +157,13 @@ int wf_device_view(const char *op, weft_tensor t, unsigned write, wf_view *v)
     wf_why why = {0};
     bool pinned = false;
     wf_slot *s = c && t.slot && t.slot < WF_ABSENT_SLOT ? wf_pin(c, t, &pinned, &why) : NULL;
-    int rc = s                         ? open_view(c, s, op, write, v, &why)
+    int rc = s                         ? wf_device_touch(c, s, op, write, &why)
              : t.slot == 0 && t.serial ? -1
              : why.code                ? why.code
                                        : wf_fail(&why, WEFT_EINVALID, "a scalar has no memory");
+    if (s && !rc) {
+        wf_slot_view(s, v);
+    }
     if (s && pinned) {
         wf_unpin(c, s);
     }

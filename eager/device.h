@@ -168,6 +168,8 @@ static inline int wf_storage_use(wf_storage *st, bool write, wf_why *why)
 /* The view of a tensor for work on its device, behind other streams' work; write: that counts as an in-place write now,
  * which read-only memory and values with gradients refuse. 0 or a status with an error of op recorded. */
 int wf_device_view(const char *op, weft_tensor t, unsigned write, wf_view *v);
+/* The same of a slot that the caller holds, whose view it has. 0 or a status with why filled. */
+int wf_device_touch(wf_ctx *c, wf_slot *s, const char *op, unsigned write, wf_why *why);
 /* Moves the elements under the handle, which stays; a leaf's gradient goes with it. Views of it stay behind. 0 or a status
  * with an error recorded. */
 int wf_device_relocate(weft_tensor t, int device);

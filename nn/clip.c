@@ -124,8 +124,12 @@ static bool make(int dtype, wf_program *norm, wf_program *factor, wf_program *pr
     x = wf_program_input(product, dtype);
     const int by = wf_program_input(product, dtype);
     wf_program_output(product, wf_program_map(product, WF_OP_MUL, dtype, 2, (int[]){x, by}));
-    return wf_program_finish(norm) == 0 && wf_program_finish(factor) == 0 &&
-           wf_program_finish(product) == 0;
+    if (wf_program_finish(norm) || wf_program_finish(factor) || wf_program_finish(product)) {
+        return false;
+    }
+    wf_program_number(norm);
+    wf_program_number(factor);
+    return true;
 }
 
 static void make_programs(void)
@@ -139,6 +143,8 @@ static void make_programs(void)
 
 /* What is kept of a gradient. */
 typedef struct one {
+    wf_slot *slot; /* held */
+    bool pinned;
     wf_view src[2], dst; /* of the scaling: itself and the factor; itself */
     wf_view norm;        /* element i of the norms, as wide as the gradient */
 } one;
@@ -146,7 +152,7 @@ typedef struct one {
 typedef struct together {
     wf_ctx *c;
     const weft_tensor *g;
-    int n, device, dtype;
+    int n, held, device, dtype;
     one *each;
     wf_program_args *args;
     wf_touched *touched;
@@ -155,43 +161,56 @@ typedef struct together {
     char *scratch; /* and of the device: the norms, their norm, the factor */
 } together;
 
-/* A view of n elements in a line; step 0: of one that stands for all. */
-static wf_view line_of(const together *t, void *data, int64_t n, int64_t step)
+/* *v := n elements in a line; step 0: one that stands for all. A view has room for more axes, which is left as it is. */
+static void set_line(const together *t, wf_view *v, void *data, int64_t n, int64_t step)
 {
-    wf_view v = {.data = data, .dtype = (uint8_t)t->dtype, .rank = 1, .device = (uint8_t)t->device};
-    v.dims[0] = n;
-    v.strides[0] = step;
-    return v;
+    v->data = data;
+    v->dtype = (uint8_t)t->dtype;
+    v->rank = 1;
+    v->device = (uint8_t)t->device;
+    v->dims[0] = n;
+    v->strides[0] = step;
 }
 
-/* Gradient i can be a run among others: dense, of the first one's type and device, and nobody minds a write. */
+/* Gradient i can be a run among others: dense, of the first one's type and device, and nobody minds a write. Holds it. */
 static bool take(together *t, int i)
 {
-    bool pinned = false;
-    wf_slot *s = wf_pin(t->c, t->g[i], &pinned, NULL);
+    one *o = &t->each[i];
+    o->pinned = false;
+    wf_slot *s = o->slot = wf_pin(t->c, t->g[i], &o->pinned, NULL);
     if (!s) {
         return false;
     }
+    t->held = i + 1;
     wf_storage *st = s->st;
     if (i == 0) {
         t->device = wf_slot_device(s);
         t->dtype = s->dtype;
     }
+    if (t->device == WF_DEVICE_HOST || wf_slot_device(s) != t->device || s->dtype != t->dtype ||
+        (t->dtype != WEFT_F32 && t->dtype != WEFT_F64) || !wf_slot_is_contiguous(s) ||
+        st->read_only || st->broken ||
+        atomic_load_explicit(&st->is_virtual, memory_order_acquire)) {
+        return false;
+    }
     const int64_t n = wf_slot_numel(s);
-    const bool fits = t->device != WF_DEVICE_HOST && wf_slot_device(s) == t->device &&
-                      (t->dtype == WEFT_F32 || t->dtype == WEFT_F64) && s->dtype == t->dtype &&
-                      wf_slot_is_contiguous(s) && !st->read_only && !st->broken &&
-                      !atomic_load_explicit(&st->is_virtual, memory_order_acquire);
-    if (fits) {
-        one *o = &t->each[i];
-        o->dst = o->src[0] = line_of(t, wf_slot_data(s), n, 1);
-        const uintptr_t lo = (uintptr_t)o->dst.data;
-        t->touched[i] = (wf_touched){st, lo, lo + wf_view_bytes(&o->dst), true};
+    set_line(t, &o->dst, wf_slot_data(s), n, 1);
+    set_line(t, &o->src[0], o->dst.data, n, 1);
+    const uintptr_t lo = (uintptr_t)o->dst.data;
+    t->touched[i] = (wf_touched){st, lo, lo + wf_view_bytes(&o->dst), true};
+    return true;
+}
+
+static void let_go(const together *t)
+{
+    for (int i = 0; i < t->held; i++) {
+        if (t->each[i].pinned) {
+            wf_unpin(t->c, t->each[i].slot);
+        }
     }
-    if (pinned) {
-        wf_unpin(t->c, s);
+    if (t->memory) {
+        wf_free(t->memory, t->bytes);
     }
-    return fits;
 }
 
 /* False: they go one by one. */
@@ -215,12 +234,14 @@ static bool take_all(together *t)
 }
 
 /* The stream's next work comes behind others' on the gradients. */
-static int use_all(const together *t, unsigned write)
+static int use_all(const together *t, unsigned write, const char *site, wf_why *why)
 {
     int rc = 0;
     for (int i = 0; i < t->n && !rc; i++) {
-        wf_view ignored;
-        rc = wf_device_view(op_name, t->g[i], write, &ignored);
+        rc = wf_device_touch(t->c, t->each[i].slot, op_name, write, why);
+        if (write && !rc) {
+            t->each[i].slot->st->write_site = site;
+        }
     }
     return rc;
 }
@@ -233,15 +254,18 @@ static int find_factor(together *t, double max_norm, wf_why *why)
     char *total = t->scratch + (size_t)t->n * size;
     for (int i = 0; i < t->n; i++) {
         one *o = &t->each[i];
-        o->norm = line_of(t, t->scratch + (size_t)i * size, o->dst.dims[0], 0);
-        o->src[1] = line_of(t, total + size, o->dst.dims[0], 0);
+        set_line(t, &o->norm, t->scratch + (size_t)i * size, o->dst.dims[0], 0);
+        set_line(t, &o->src[1], total + size, o->dst.dims[0], 0);
         t->args[i] = (wf_program_args){.dst = &o->norm, .src = o->src, .axes = 1};
     }
     int rc = wf_device_programs(t->device, &programs.norm[wide], t->n, t->args, why);
-    const wf_view norms = line_of(t, t->scratch, t->n, 1), norm = line_of(t, total, t->n, 0);
+    wf_view norms, norm, in, out;
+    set_line(t, &norms, t->scratch, t->n, 1);
+    set_line(t, &norm, total, t->n, 0);
     const wf_program_args all = {.dst = &norm, .src = &norms, .axes = 1};
     rc = rc ? rc : wf_device_program(t->device, &programs.norm[wide], &all, why);
-    const wf_view in = line_of(t, total, 1, 1), out = line_of(t, total + size, 1, 1);
+    set_line(t, &in, total, 1, 1);
+    set_line(t, &out, total + size, 1, 1);
     const double number[SCALARS] = {[MAX_NORM] = max_norm, [LEAST] = least, [ONE] = 1};
     const void *scalars[SCALARS] = {&number[MAX_NORM], &number[LEAST], &number[ONE]};
     const wf_program_args divide = {.dst = &out, .src = &in, .scalars = scalars};
@@ -252,7 +276,8 @@ static int find_factor(together *t, double max_norm, wf_why *why)
 static int look(const together *t, double *norm, wf_why *why)
 {
     char *total = t->scratch + (size_t)t->n * wf_dtype_size(t->dtype);
-    const wf_view src = line_of(t, total, 1, 1);
+    wf_view src;
+    set_line(t, &src, total, 1, 1);
     const wf_view dst = {.data = norm, .dtype = WEFT_F64, .rank = 1, .dims = {1}, .strides = {1}};
     return wf_device_read(t->device, &dst, &src, why);
 }
@@ -267,31 +292,24 @@ static int scale_all(together *t, wf_why *why)
 
 static int run_all(together *t, double max_norm, double *norm, const char *site)
 {
-    wf_why why = {0};
-    void *block = NULL, *address = NULL;
+    wf_why why;
     double seen = 0;
-    int rc = use_all(t, 0);
-    if (rc) {
-        return rc; /* it was told */
+    void *block = NULL, *address = NULL;
+    wf_why_clear(&why);
+    int rc = use_all(t, 0, NULL, &why);
+    if (!rc) {
+        const size_t bytes = ((size_t)t->n + 2) * wf_dtype_size(t->dtype);
+        block = wf_device_alloc(t->device, bytes, &address, &why);
+        t->scratch = address;
+        rc = block ? find_factor(t, max_norm, &why) : why.code;
     }
-    block =
-        wf_device_alloc(t->device, ((size_t)t->n + 2) * wf_dtype_size(t->dtype), &address, &why);
-    t->scratch = address;
-    rc = block ? find_factor(t, max_norm, &why) : why.code;
     if (norm && !rc) {
         rc = look(t, &seen, &why);
         *norm = rc ? *norm : seen;
     }
     if (!rc && !(norm && seen <= max_norm)) {
-        rc = use_all(t, WF_WRITE_CLIP);
-        if (rc) {
-            wf_device_free(block);
-            return rc;
-        }
-        rc = scale_all(t, &why);
-        for (int i = 0; i < t->n; i++) {
-            wf_wrote_as(t->c, t->g[i], WF_WRITE_CLIP, site);
-        }
+        rc = use_all(t, WF_WRITE_CLIP, site, &why);
+        rc = rc ? rc : scale_all(t, &why);
     }
     wf_device_free(block);
     return rc ? wf_raise_status(t->c, op_name, 1, &t->g[0], &why) : 0;
@@ -306,9 +324,7 @@ static bool clip_together(const weft_tensor *g, int n, double max_norm, double *
     if (may) {
         *status = (weft_status)run_all(&t, max_norm, norm, site);
     }
-    if (t.memory) {
-        wf_free(t.memory, t.bytes);
-    }
+    let_go(&t);
     return may;
 }
 
@@ -316,7 +332,7 @@ weft_status wf_clip(const weft_tensor *g, int n, double max_norm, double *norm, 
 {
     wf_ctx *c = wf_ctx_get();
     bool away = false;
-    weft_status s;
+    weft_status s = WEFT_OK;
     for (int i = 0; i < n && !c->recorder; i++) {
         away |= wf_device_of_handle(c, g[i]) != WF_DEVICE_HOST;
     }

@@ -475,24 +475,31 @@ static void write_lines(update *u)
 #include "eager/kernels/update.def"
 }
 
-static weft_status step_one(const weft_optim *o, int i, const double *k, built *b, updates *all)
+/* The update of the parameters that decay, or of those that do not, by the numbers k. */
+static void begin_update(update *u, const weft_optim *o, const double *k, bool decay)
+{
+    *u = (update){
+        .n_state = o->per, .with = o->with | (decay ? WF_WITH_DECAY : 0u), .site = o->site};
+    memcpy(u->k, k, sizeof u->k);
+    write_lines(u);
+}
+
+/* u[0]: without decay; u[1]: with it. */
+static weft_status step_one(const weft_optim *o, int i, update u[2], built *b, updates *all)
 {
     weft_tensor p = o->parameters[i];
     if (!weft_has_grad(p)) {
         return WEFT_OK;
     }
     const group *g = &o->group[o->group_of[i]];
-    const bool decay = g->decay > 0 && weft_rank(p) >= g->decay_min_rank;
-    update u = {.n_state = o->per, .with = o->with | (decay ? WF_WITH_DECAY : 0u), .site = o->site};
-    memcpy(u.k, k, sizeof u.k);
-    write_lines(&u);
+    update *mine = &u[g->decay > 0 && weft_rank(p) >= g->decay_min_rank];
     weft_scope scope = weft_scope_begin();
-    u.tensor[P] = p;
-    u.tensor[G] = weft_grad(p);
+    mine->tensor[P] = p;
+    mine->tensor[G] = weft_grad(p);
     for (int n = 0; n < o->per; n++) {
-        u.tensor[S0 + n] = o->state[(ptrdiff_t)i * o->per + n].tensor;
+        mine->tensor[S0 + n] = o->state[(ptrdiff_t)i * o->per + n].tensor;
     }
-    weft_status s = wf_update_run(&u, b, all);
+    weft_status s = wf_update_run(mine, b, all);
     weft_scope_end(scope);
     return s;
 }
@@ -570,11 +577,15 @@ static weft_status step_group(const weft_optim *o, int g, int64_t t, updates *al
 {
     double k[WF_UPDATE_SCALARS];
     weft_status s = WEFT_OK;
+    update u[2];
     built b;
     b.tried = 0;
     set_numbers(&o->group[g], t, k);
+    for (int i = 0; i < 2; i++) {
+        begin_update(&u[i], o, k, i == 1);
+    }
     for (int i = 0; i < o->n && s == WEFT_OK; i++) {
-        s = o->group_of[i] == g ? step_one(o, i, k, &b, all) : WEFT_OK;
+        s = o->group_of[i] == g ? step_one(o, i, u, &b, all) : WEFT_OK;
     }
     return s;
 }

@@ -286,6 +286,17 @@ static int find_kind(updates *of, const held *h, const built *b, int device)
     return k;
 }
 
+/* A dense tensor as one axis. A view has room for many, which is left as it is. */
+static void set_line(wf_view *v, wf_slot *s)
+{
+    v->data = wf_slot_data(s);
+    v->dtype = s->dtype;
+    v->rank = 1;
+    v->device = (uint8_t)wf_slot_device(s);
+    v->dims[0] = wf_slot_numel(s);
+    v->strides[0] = 1;
+}
+
 /* One of those that are queued together. */
 static weft_status put_off(const update *u, const held *h, const built *b, int device, updates *all)
 {
@@ -294,18 +305,20 @@ static weft_status put_off(const update *u, const held *h, const built *b, int d
         return weft_last_status();
     }
     waiting *w = &all->room->one[all->room->n];
-    *w = (waiting){.n = h->n, .kind = kind, .parameter = u->tensor[P]};
+    wf_why why;
+    wf_why_clear(&why);
+    w->n = h->n;
+    w->n_out = 0;
+    w->kind = kind;
+    w->parameter = u->tensor[P];
     for (int i = 0; i < h->n; i++) {
-        int rc = wf_device_view("optim_step", u->tensor[i], h->written[i] ? WF_WRITE_OPTIM_STEP : 0,
-                                &w->in[i]);
-        if (rc) {
-            return (weft_status)rc;
+        wf_slot *s = h->slot[i];
+        if (wf_device_touch(h->c, s, "optim_step", h->written[i] ? WF_WRITE_OPTIM_STEP : 0, &why)) {
+            return (weft_status)wf_raise_status(h->c, "optim_step", 1, &u->tensor[i], &why);
         }
-        w->in[i].rank = 1; /* dense */
-        w->in[i].dims[0] = wf_slot_numel(h->slot[i]);
-        w->in[i].strides[0] = 1;
+        set_line(&w->in[i], s);
         if (h->written[i]) {
-            w->out[w->n_out++] = w->in[i];
+            set_line(&w->out[w->n_out++], s);
         }
     }
     memcpy(w->f64, u->scalar, sizeof w->f64);
@@ -388,13 +401,7 @@ static void run_program(const held *h, const wf_program *p, const void *const *s
     int n_out = 0;
     for (int i = 0; i < h->n; i++) {
         for (int k = 0; k < (h->written[i] ? 2 : 1); k++) {
-            wf_view *v = k ? &out[n_out++] : &in[i];
-            v->data = wf_slot_data(h->slot[i]);
-            v->dtype = h->slot[i]->dtype;
-            v->rank = 1;
-            v->device = WF_DEVICE_HOST;
-            v->dims[0] = wf_slot_numel(h->slot[i]);
-            v->strides[0] = 1;
+            set_line(k ? &out[n_out++] : &in[i], h->slot[i]);
         }
     }
     wf_program_run(p, out, in, scalars);
