@@ -1,6 +1,7 @@
 /*
- * bench/bench_image.c -- images in row-major and in channels-last memory: rows one by one, their gradients, and the block that
- * a residual network repeats, called and traced.
+ * bench/bench_image.c -- images in row-major and in channels-last memory: rows one by one, their gradients, the block that
+ * a residual network repeats, called and traced, and parts of ResNet-50, called and traced: the stem, a bottleneck, and both with a head
+ * on top, forward with running statistics and as training steps (gradients and a step of descent).
  *
  *   bench_image [threads, 0: 1 and 2] [only cases that contain this text]
  *
@@ -124,6 +125,166 @@ static void backward(void *arg)
     weft_scope_end(sc);
 }
 
+/* -- parts of ResNet-50 (He et al. 2015, "Deep Residual Learning for Image Recognition") ----------------------------- */
+
+enum { LAYERS = 8, CLASSES = 100, EXTENT = 224, TENSORS = 3 * LAYERS + 1 };
+
+/* The stem; a bottleneck with a convolution on its shortcut, the last of the four; one without. */
+static const struct {
+    int in, out, kernel, stride;
+} shape_of[LAYERS] = {{3, 64, 7, 2},   {64, 64, 1, 1},  {64, 64, 3, 1}, {64, 256, 1, 1},
+                      {64, 256, 1, 1}, {256, 64, 1, 1}, {64, 64, 3, 1}, {64, 256, 1, 1}};
+
+/* Of each layer weight, scale and shift, then the head's weight; statistics that are not trained. */
+static struct {
+    weft_tensor param[TENSORS], mean[LAYERS], var[LAYERS];
+} net;
+
+static weft_tensor conv_norm(const weft_tensor *p, bool training, int i, weft_tensor x)
+{
+    const int k = shape_of[i].kernel;
+    x = weft_conv2d(.x = x, .weight = p[3 * i], .stride = weft_shape(shape_of[i].stride),
+                    .padding = weft_shape(k / 2));
+    return weft_batch_norm(.x = x, .weight = p[3 * i + 1], .bias = p[3 * i + 2],
+                           .running_mean = net.mean[i], .running_var = net.var[i],
+                           .training = training);
+}
+static weft_tensor stem(const weft_tensor *p, bool training, weft_tensor x)
+{
+    x = weft_relu(conv_norm(p, training, 0, x));
+    return weft_max_pool2d(.x = x, .kernel = weft_shape(3), .stride = weft_shape(2),
+                           .padding = weft_shape(1));
+}
+static weft_tensor bottleneck_at(const weft_tensor *p, bool training, int i, weft_tensor x)
+{
+    const bool turns = shape_of[i].in != 256;
+    const weft_tensor skip = turns ? conv_norm(p, training, i + 3, x) : x;
+    weft_tensor h = weft_relu(conv_norm(p, training, i, x));
+    h = weft_relu(conv_norm(p, training, i + 1, h));
+    return weft_relu(weft_add(conv_norm(p, training, i + 2, h), skip));
+}
+static weft_tensor bottleneck(const weft_tensor *p, bool training, weft_tensor x)
+{
+    return bottleneck_at(p, training, 5, x);
+}
+static weft_tensor network(const weft_tensor *p, bool training, weft_tensor x)
+{
+    x = bottleneck_at(p, training, 5, bottleneck_at(p, training, 1, stem(p, training, x)));
+    return weft_linear(weft_mean(x, .axes = weft_axes(2, 3)), p[TENSORS - 1], WEFT_NONE);
+}
+
+typedef struct part {
+    const char *name;
+    weft_tensor (*fn)(const weft_tensor *p, bool training, weft_tensor x);
+    bool trains, wide; /* its images have 256 channels and are a quarter as high */
+} part;
+
+/* in[0]: images. A result, or none of a training step. */
+static weft_status run_part(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                            int n_out)
+{
+    const part *a = self;
+    weft_tensor p[TENSORS];
+    (void)n_in, (void)n_out;
+    if (!a->trains) {
+        out[0] = a->fn(net.param, false, in[0]);
+        return weft_error_status(out[0]);
+    }
+    for (int i = 0; i < TENSORS; i++) {
+        p[i] = weft_detach(net.param[i]);
+        weft_requires_grad_(p[i], true);
+    }
+    const weft_tensor y = a->fn(p, true, in[0]);
+    weft_status s = weft_backward(y, .gradient = weft_detach(y));
+    for (int i = 0; i < TENSORS && !s; i++) {
+        const weft_tensor g = weft_grad(p[i]);
+        if (weft_ok(g))
+            s = weft_sub_(net.param[i], weft_mul(weft_cast(g, of.dtype), weft_f(1e-7)));
+    }
+    out[0] = weft_mean(weft_mul(y, y));
+    return s;
+}
+
+typedef struct turn {
+    part *part;
+    weft_tensor image;
+    weft_jit *traced; /* or NULL: called */
+} turn;
+
+static void take_turn(void *arg)
+{
+    const turn *t = arg;
+    const weft_scope sc = weft_scope_begin();
+    weft_tensor out;
+    if (t->traced ? weft_jit_call(t->traced, &t->image, 1, &out, 1)
+                  : run_part(t->part, &t->image, 1, &out, 1))
+        bench_die(weft_last_error());
+    weft_scope_end(sc);
+}
+
+static void race_part(part *a)
+{
+    turn t[SIDES];
+    bench_side s[SIDES];
+    if (!strstr(a->name, only))
+        return;
+    const weft_scope sc = weft_scope_begin();
+    const weft_shape extents =
+        a->wide ? weft_shape(N, 256, SIZE, SIZE) : weft_shape(N, 3, EXTENT, EXTENT);
+    const weft_tensor x = weft_cast(weft_randn(extents, WEFT_F32), of.dtype);
+    weft_jit *j = weft_jit_trace(run_part, a, .synchronous = true);
+    for (int i = 0; i < SIDES; i++) {
+        t[i] = (turn){a, i % 2 == 0 ? weft_channels_last(x) : x, i < 2 ? NULL : j};
+        s[i] = (bench_side){.run = take_turn, .arg = &t[i]};
+    }
+    const bench_plan plan = {
+        .threads = threads, .batch = 1e-3, .rounds = bench_quick() ? 5 : 15, .seconds = 20};
+    bench_race(s, SIDES, &plan);
+    bench_open("image", a->name, NULL, weft_dtype_name(of.dtype), threads);
+    bench_number("us", s[0].median * 1e6);
+    bench_number("rows_us", s[1].median * 1e6);
+    bench_number("ratio", s[1].median / s[0].median);
+    bench_number("traced_us", s[2].median * 1e6);
+    bench_number("traced_rows_us", s[3].median * 1e6);
+    bench_number("ratio_traced", s[0].median / s[2].median);
+    bench_number("ratio_traced_rows", s[1].median / s[3].median);
+    bench_close();
+    weft_jit_free(j);
+    weft_scope_end(sc);
+}
+
+static weft_tensor scaled(weft_shape shape, double by)
+{
+    return weft_keep(weft_cast(weft_mul(weft_randn(shape, WEFT_F32), weft_f(by)), of.dtype));
+}
+
+static void race_parts(void)
+{
+    part parts[] = {{"stem", stem, false, false},
+                    {"bottleneck", bottleneck, false, true},
+                    {"stem, bottlenecks, head", network, false, false},
+                    {"stem, training step", stem, true, false},
+                    {"bottleneck, training step", bottleneck, true, true},
+                    {"stem, bottlenecks, head, training step", network, true, false}};
+    for (int i = 0; i < LAYERS; i++) {
+        const int k = shape_of[i].kernel, c = shape_of[i].out;
+        net.param[3 * i] = scaled(weft_shape(c, shape_of[i].in, k, k), 0.05);
+        net.param[3 * i + 1] = scaled(weft_shape(c), 1);
+        net.param[3 * i + 2] = scaled(weft_shape(c), 0.1);
+        net.mean[i] = weft_keep(weft_zeros(weft_shape(c), of.dtype));
+        net.var[i] = weft_keep(weft_ones(weft_shape(c), of.dtype));
+    }
+    net.param[TENSORS - 1] = scaled(weft_shape(CLASSES, 256), 0.05);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        race_part(&parts[i]);
+    for (int i = 0; i < LAYERS; i++) {
+        weft_free(net.mean[i]);
+        weft_free(net.var[i]);
+    }
+    for (int i = 0; i < TENSORS; i++)
+        weft_free(net.param[i]);
+}
+
 static weft_status traced_block(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
                                 int n_out)
 {
@@ -215,6 +376,7 @@ int main(int argc, char **argv)
             race(whole.name, forward, &whole, j);
             race("block, with gradient", backward, &whole, NULL);
             weft_jit_free(j);
+            race_parts();
             weft_free(of.x[0]);
             weft_free(of.y[0]);
             weft_free(of.scale);
