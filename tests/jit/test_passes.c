@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "jit/passes/cut.h"
 #include "jit/passes/oracle.h"
 #include "jit/passes/pass.h"
 
@@ -63,6 +64,41 @@ static void check_golden(const char *path)
     free(got);
     wf_fn_free(f);
     free(text);
+}
+
+/* Cuts of random graphs cost what the cheapest of all divisions does. */
+Test(passes, cuts_are_least)
+{
+    enum { NODES = 8, EDGES = 24, GRAPHS = 300 };
+    uint64_t seed = 1;
+    for (int g = 0; g < GRAPHS; g++) {
+        wf_cut c;
+        int64_t capacity[EDGES], least = INT64_MAX;
+        uint32_t from[EDGES], to[EDGES];
+        wf_cut_init(&c);
+        for (int n = 2; n < NODES; n++) {
+            wf_cut_node(&c);
+        }
+        for (int e = 0; e < EDGES; e++) {
+            seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+            from[e] = (uint32_t)(seed >> 40) % NODES;
+            to[e] = (uint32_t)(seed >> 50) % NODES;
+            capacity[e] = (int64_t)(seed >> 33) % 10;
+            wf_cut_join(&c, from[e], to[e], capacity[e]);
+        }
+        cr_assert_eq(wf_cut_run(&c), 0);
+        for (unsigned side = 0; side < 1u << NODES; side++) {
+            int64_t cost = 0;
+            for (int e = 0; e < EDGES; e++) {
+                cost += (side >> from[e] & 1) == 0 && (side >> to[e] & 1) ? capacity[e] : 0;
+            }
+            const bool divides = !(side >> WF_CUT_SOURCE & 1) && side >> WF_CUT_SINK & 1;
+            least = divides && cost < least ? cost : least;
+        }
+        cr_assert(!c.side[WF_CUT_SOURCE] && c.side[WF_CUT_SINK]);
+        cr_assert_eq(wf_cut_cost(&c), least, "graph %d", g);
+        wf_cut_free(&c);
+    }
 }
 
 Test(passes, text_in_text_out)
