@@ -280,9 +280,9 @@ static int build(wf_planner *b)
     p->noutputs = f->noutputs;
     int before = wf_work_enter(WF_TIMED_maps);
     int rc = b->live && b->buffer_of ? wf_pass_live(f, b->live) : WEFT_ENOMEM;
-    rc = rc ? rc
-            : wf_layout_init(&b->l, f, (b->opts->flags & WF_PLAN_DEVICE) != 0, !b->row_major,
-                             b->why);
+    rc =
+        rc ? rc
+           : wf_layout_init(&b->l, f, (b->opts->flags & WF_PLAN_ALONE) != 0, !b->row_major, b->why);
     for (wf_val v = 1; v <= f->n && !rc;
          v++) { /* memory that is read is made, if for another value */
         b->live[b->l.map[v].root] |= b->live[v];
@@ -475,8 +475,12 @@ static wf_plan *build_plan(const wf_fn *recorded, const wf_plan_opts *opts, wf_w
     wf_why local = {0};
     why = why ? why : &local;
     wf_fn *f;
-    if (wf_pass_all(recorded, &(wf_pass_opts){.fast = (opts->flags & WF_PLAN_FAST) != 0}, &f,
-                    why)) {
+    wf_pass_images images = {.looked = false};
+    if (wf_pass_all(recorded,
+                    &(wf_pass_opts){.fast = (opts->flags & WF_PLAN_FAST) != 0,
+                                    .device = (opts->flags & WF_PLAN_ALONE) != 0,
+                                    .images = &images},
+                    &f, why)) {
         return NULL;
     }
     wf_plan *p = build_one(f, opts, why);
@@ -485,6 +489,7 @@ static wf_plan *build_plan(const wf_fn *recorded, const wf_plan_opts *opts, wf_w
         return NULL;
     }
     p->fn = f;
+    p->images = images;
     p->flags = opts->flags;
     p->lanes = opts->lanes;
     bool fixed = (opts->flags & (WF_PLAN_NO_FUSE | WF_PLAN_ROWS | WF_PLAN_PLAIN)) != 0;

@@ -65,7 +65,7 @@ int wf_plan_costs(const wf_plan *p, int32_t *launch_of, wf_plan_cost *cost, wf_w
 {
     p = wf_plan_chosen(p);
     wf_layout l;
-    int rc = wf_layout_init(&l, p->fn, (p->flags & WF_PLAN_DEVICE) != 0, p->aligned, why);
+    int rc = wf_layout_init(&l, p->fn, (p->flags & WF_PLAN_ALONE) != 0, p->aligned, why);
     memset(cost, 0, p->nlaunches * sizeof *cost);
     for (uint32_t k = 0; k < p->fn->n; k++) {
         launch_of[k] = -1;

@@ -80,6 +80,29 @@ static void put_edge(const wf_fn *f, const wf_plan_edge_info *e, FILE *out)
     }
 }
 
+/* What was decided on images, and what the model made of it. */
+static void put_images(const wf_pass_images *i, FILE *out)
+{
+    if (!i->looked) {
+        return;
+    }
+    if (i->runs) {
+        fprintf(out,
+                "images: CHANNELS_LAST, in %u runs of rows that read one another; orders cost %lld "
+                "bytes",
+                i->runs, (long long)i->cost);
+    } else {
+        fprintf(out, "images: ROW_MAJOR (%s); orders cost %lld bytes",
+                i->fat ? "channels-last ones would take more memory"
+                       : "channels-last ones would cost as much, or are switched off",
+                (long long)(i->fat ? i->in_rows : i->cost));
+    }
+    if (i->in_rows && i->runs) {
+        fprintf(out, ", in rows they would %lld", (long long)i->in_rows);
+    }
+    fputc('\n', out);
+}
+
 int wf_plan_explain(const wf_plan *p, FILE *out)
 {
     const wf_plan *chosen = wf_plan_chosen(p);
@@ -88,6 +111,7 @@ int wf_plan_explain(const wf_plan *p, FILE *out)
     if (p->flags & WF_PLAN_FAST) {
         fprintf(out, "fast math: results may differ from eager ones in their last places\n");
     }
+    put_images(&p->images, out);
     for (uint32_t i = 0; i < chosen->nsteps; i++) {
         put_step(chosen, &chosen->steps[i], out);
     }

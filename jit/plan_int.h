@@ -15,6 +15,7 @@
 #include "eager/program.h"
 #include "jit/kernels.h"
 #include "jit/passes/fuse.h"
+#include "jit/passes/pass.h"
 #include "jit/plan.h"
 
 typedef enum wf_place { WF_PLACE_NONE, WF_PLACE_INPUT, WF_PLACE_OUTPUT, WF_PLACE_ARENA } wf_place;
@@ -146,6 +147,7 @@ struct wf_plan {
     wf_term *terms;
     uint32_t *members;
     uint32_t nwords, nterms, nmembers;
+    wf_pass_images images;
     wf_fn *fn; /* the function after the passes; its instructions say where they come from */
     wf_plan_edge *edges;
     uint32_t nedges, capedges;

@@ -372,22 +372,22 @@ int wf_build_row(wf_build *b, wf_op op, const wf_attr *attr, int nsrc, const wf_
 
 /* -- copying -------------------------------------------------------------------------------------------- */
 
-static int copy_leaf(wf_build *b, const wf_fn *from, uint32_t k, wf_val *map)
+static int copy_leaf(wf_build *b, const wf_fn *from, uint32_t k, wf_val *dst)
 {
     const wf_ins *i = &from->ins[k];
     wf_val origin = wf_fn_origin(from, k + 1);
     if (i->op == WF_OP_INPUT) {
         const char *name = wf_fn_input_name(from, i->attr);
-        map[k + 1] = wf_build_input(b, &from->types[i->type], origin);
-        if (map[k + 1] && (name || i->loc)) {
-            wf_fn_name_input(b->f, map[k + 1], name, name ? strlen(name) : 0, from->locs[i->loc]);
+        *dst = wf_build_input(b, &from->types[i->type], origin);
+        if (*dst && (name || i->loc)) {
+            wf_fn_name_input(b->f, *dst, name, name ? strlen(name) : 0, from->locs[i->loc]);
         }
     } else if (i->op == WF_OP_SCALAR) {
-        map[k + 1] = wf_build_scalar(b, from->slot_kind[i->attr], from->slots[i->attr], origin);
+        *dst = wf_build_scalar(b, from->slot_kind[i->attr], from->slots[i->attr], origin);
     } else if (i->op == WF_OP_CONST) {
-        map[k + 1] = wf_build_const(b, from->slot_kind[i->attr], from->slots[i->attr]);
+        *dst = wf_build_const(b, from->slot_kind[i->attr], from->slots[i->attr]);
     }
-    return map[k + 1] ? 0 : WEFT_ENOMEM;
+    return *dst ? 0 : WEFT_ENOMEM;
 }
 
 /* Type t of `from` in the function being made. */
@@ -410,7 +410,7 @@ int wf_build_copy(wf_build *b, const wf_fn *from, uint32_t k, wf_val *map, wf_wh
     }
     int rc;
     if (i->op < WF_OP_RESULT) {
-        rc = copy_leaf(b, from, k, map);
+        rc = copy_leaf(b, from, k, &map[k + 1]);
     } else {
         const wf_val *old = wf_ins_src(from, i);
         wf_val few[FEW_SRC], *src = i->nsrc > FEW_SRC ? malloc(i->nsrc * sizeof *src) : few;
@@ -442,6 +442,35 @@ int wf_build_copy(wf_build *b, const wf_fn *from, uint32_t k, wf_val *map, wf_wh
             free(src);
         }
     }
+    return rc ? wf_fail(why, rc, "out of memory for a function of %u instructions", from->n) : 0;
+}
+
+int wf_build_leaf(wf_build *b, const wf_fn *from, uint32_t k, wf_val *dst, wf_why *why)
+{
+    const int rc = copy_leaf(b, from, k, dst);
+    return rc ? wf_fail(why, rc, "out of memory for a function of %u instructions", from->n) : 0;
+}
+
+int wf_build_over(wf_build *b, const wf_fn *from, uint32_t k, const wf_attr *attr,
+                  const wf_val *src, wf_val *dst, wf_why *why)
+{
+    const wf_ins *i = &from->ins[k];
+    wf_type out[WF_MAX_DST];
+    row r = {.op = (wf_op)i->op,
+             .attr = attr ? attr : wf_ins_attr(from, i),
+             .attr_index = UINT32_MAX,
+             .nsrc = i->nsrc,
+             .src = src,
+             .type = out,
+             .origin = wf_fn_origin(from, k + 1),
+             .flags = i->flags & WF_INS_JOINED,
+             .loc = i->loc ? wf_fn_intern_loc(b->f, from->locs[i->loc]) : 0};
+    int rc = wf_fn_infer(b->f, r.op, r.attr, r.nsrc, src, out, why);
+    if (rc) {
+        return rc;
+    }
+    const uint32_t type = wf_fn_intern_type(b->f, &out[0]);
+    rc = type == UINT32_MAX ? WEFT_ENOMEM : build(b, &r, type, dst);
     return rc ? wf_fail(why, rc, "out of memory for a function of %u instructions", from->n) : 0;
 }
 

@@ -71,6 +71,11 @@ int wf_build_row(wf_build *b, wf_op op, const wf_attr *attr, int nsrc, const wf_
 /* Instruction k (an index) of `from` over operands map[old value]; its results go to map. RESULT
  * instructions need no call. */
 int wf_build_copy(wf_build *b, const wf_fn *from, uint32_t k, wf_val *map, wf_why *why);
+/* The same of a leaf alone, to *dst, and of a row over other operands and with other attributes (NULL: its own), whose types
+ * are inferred. */
+int wf_build_leaf(wf_build *b, const wf_fn *from, uint32_t k, wf_val *dst, wf_why *why);
+int wf_build_over(wf_build *b, const wf_fn *from, uint32_t k, const wf_attr *attr,
+                  const wf_val *src, wf_val *dst, wf_why *why);
 /* All of `from` that `live` marks (NULL: all), in order, outputs included. */
 int wf_build_all(wf_build *b, const wf_fn *from, const uint8_t *live, wf_why *why);
 /* *out: the same as a function of its own, without folding; NULL with a status. */

@@ -194,8 +194,37 @@ static int lay_view(wf_layout *l, const wf_ins *i, wf_val v, wf_val *copied, wf_
     return rc;
 }
 
-/* Where results of a row with a kernel lie: channels-last if its image does, as eager's (eager/layout.h). v: one of them. */
-static int lay_result(wf_layout *l, const wf_ins *i, wf_val v)
+/* How results of convolutions are read: turned round to channels-last memory, or by rows that run over them as they were recorded. */
+enum { READ_LAST = 1, READ_ROWS = 2 };
+
+static bool is_convolution(uint32_t op)
+{
+    return op == WF_OP_CONV2D || op == WF_OP_CONV2D_DX;
+}
+
+/* Marks values by how they are read. Rows that read images in either order have no say. */
+static void find_reads(const wf_fn *f, uint8_t *read)
+{
+    static const int64_t last_axes[4] = WF_LAST_AXES;
+    for (uint32_t k = 0; k < f->n; k++) {
+        const wf_ins *i = &f->ins[k];
+        const bool turned = i->op == WF_OP_PERMUTE && f->types[i->type].rank == 4 &&
+                            memcmp(f->attrs[i->attr].ints, last_axes, sizeof last_axes) == 0;
+        const bool rows = wf_op_is_elementwise((wf_op)i->op) || i->op == WF_OP_CAST ||
+                          i->op == WF_OP_VJP || i->op == WF_OP_COPY || i->op == WF_OP_RESHAPE;
+        const wf_val *src = wf_ins_src(f, i);
+        for (int s = 0; s < i->nsrc && (turned || rows); s++) {
+            read[src[s]] |= turned ? READ_LAST : READ_ROWS;
+        }
+    }
+    for (uint32_t o = 0; o < f->noutputs; o++) {
+        read[f->outputs[o]] |= READ_ROWS;
+    }
+}
+
+/* Where results of a row with a kernel lie: channels-last if its image does, as eager's (eager/layout.h); those of convolutions, whose
+ * kernels make either order of either, as they are read. v: one of them. */
+static int lay_result(wf_layout *l, const wf_ins *i, wf_val v, unsigned read)
 {
     const wf_type *t = &l->f->types[i->type];
     const bool further = i->op == WF_OP_RESULT;
@@ -205,6 +234,12 @@ static int lay_result(wf_layout *l, const wf_ins *i, wf_val v)
         return rc;
     }
     const wf_map_of *image = &l->map[wf_ins_src(l->f, of)[wf_image_of((wf_op)of->op)]];
+    if (is_convolution(of->op) && read) {
+        if (read & READ_LAST) {
+            wf_last_strides(t->dims, l->words + l->map[v].shape + t->rank);
+        }
+        return 0;
+    }
     if (image->root && wf_lies_last(image->rank, wf_map_dims(l, image), wf_map_strides(l, image))) {
         wf_last_strides(t->dims, l->words + l->map[v].shape + t->rank);
     }
@@ -281,14 +316,19 @@ int64_t wf_root_bytes(const wf_layout *l, wf_val v)
 
 int wf_layout_init(wf_layout *l, const wf_fn *f, bool device, bool align, wf_why *why)
 {
-    *l = (wf_layout){.f = f};
+    *l = (wf_layout){.f = f, .device = device};
     l->map = calloc(f->n + 1u, sizeof *l->map);
     wf_val *copied = calloc(f->n + 1u, sizeof *copied);
     uint8_t *crooked = calloc(f->n + 1u, sizeof *crooked);
-    int rc = l->map && copied && crooked ? wf_grow(&l->words, 0, 1, &l->capwords, sizeof *l->words)
-                                         : WEFT_ENOMEM;
+    uint8_t *read = calloc(f->n + 1u, sizeof *read);
+    int rc = l->map && copied && crooked && read
+                 ? wf_grow(&l->words, 0, 1, &l->capwords, sizeof *l->words)
+                 : WEFT_ENOMEM;
     if (!rc && device && align) {
         find_crooked(f, crooked);
+    }
+    if (!rc && !device) {
+        find_reads(f, read);
     }
     for (uint32_t k = 0; k < f->n && !rc; k++) {
         const wf_ins *i = &f->ins[k];
@@ -301,7 +341,7 @@ int wf_layout_init(wf_layout *l, const wf_fn *f, bool device, bool align, wf_why
         if (!rc && !wf_op_is_weak(i->op)) {
             rc = wf_rows[i->op].kind == WF_KIND_VIEW ? lay_view(l, i, k + 1, copied, why)
                  : device                            ? wf_map_dense(l, k + 1, t, &l->map[k + 1])
-                                                     : lay_result(l, i, k + 1);
+                                                     : lay_result(l, i, k + 1, read[k + 1]);
         }
         if (!rc && crooked[k + 1]) {
             straighten(l, &l->map[k + 1]);
@@ -310,6 +350,7 @@ int wf_layout_init(wf_layout *l, const wf_fn *f, bool device, bool align, wf_why
     }
     free(copied);
     free(crooked);
+    free(read);
     return rc == WEFT_ENOMEM ? wf_fail(why, rc, "out of memory for a plan") : rc;
 }
 

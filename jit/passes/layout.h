@@ -44,6 +44,7 @@ typedef struct wf_layout {
     /* NULL, or of root v: the instructions that make it out of scalars alone, 0 if it is not so made. Groups read
      * such a value as they read a scalar, and compute it again. */
     uint8_t *uniform;
+    bool device;
     bool draws; /* random rows may be members of groups */
     bool
         aligned; /* some root has rows that begin at multiples of WF_ROW_ALIGN and elements between them that nothing names */

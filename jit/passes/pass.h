@@ -73,6 +73,15 @@ typedef struct wf_pass_stat {
     uint32_t before, after;  /* instructions, of the last run */
 } wf_pass_stat;
 
+/* What the pass `layout` made of a function with convolutions, in modelled bytes. */
+typedef struct wf_pass_images {
+    uint32_t runs; /* of rows on channels-last images that read one another; 0: all are row-major */
+    bool looked,
+        fat; /* there are images to choose an order for; channels-last ones would take more memory */
+    int64_t cost,
+        in_rows; /* of all orders as they were chosen; of rows (0: some images were recorded channels-last) */
+} wf_pass_images;
+
 /* Zero is the default of every field: what the environment says, else passes.def. */
 typedef struct wf_pass_opts {
     const char *toggles; /* "-fold,+order"; read after WEFT_PASS */
@@ -81,6 +90,8 @@ typedef struct wf_pass_opts {
     int64_t bisect; /* n + 1: stop after rewrite n of this call; 0: WEFT_BISECT, over the process */
     bool verify;    /* after every pass, whatever the build */
     bool fast;      /* FAST rules too: of plans under fast math */
+    bool device;    /* for plans of a device, whose convolutions choose orders themselves */
+    wf_pass_images *images;            /* filled in, or NULL */
     wf_pass_stat *stats;               /* WF_PASS_COUNT of them are added to, or NULL */
     void (*spoil)(int pass, wf_fn *f); /* tests: harms what a pass made, before it is verified */
     uint32_t *hits; /* WF_FOLD_COUNT counts of rules that fired are added to, or NULL */

@@ -35,7 +35,7 @@ static wf_reason kernel_reason(const wf_layout *l, uint32_t k, bool reads)
         return WF_REASON_INDEX;
     case WF_KIND_MOVE:
     case WF_KIND_VIEW:
-        return WF_REASON_MOVE;
+        return op == WF_OP_COPY ? WF_REASON_LAYOUT : WF_REASON_MOVE;
     case WF_KIND_CREATE:
         return WF_REASON_RANDOM;
     case WF_KIND_ROWWISE:

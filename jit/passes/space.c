@@ -15,6 +15,20 @@ bool wf_is_draw(const wf_layout *l, uint32_t k)
            (op == WF_OP_RAND || op == WF_OP_RANDN || op == WF_OP_RANDINT || op == WF_OP_BERNOULLI);
 }
 
+/* Does k copy what lies in another order? Tiles of a group would pick its elements one by one, as far apart as rows are; the kernel
+ * of the copy goes over both in blocks. (Zen 5, 25 MB of images from one order to the other: 5.2 ms in a group, 1.3 alone.) */
+static bool is_turn(const wf_layout *l, uint32_t k)
+{
+    const wf_ins *i = &l->f->ins[k];
+    const wf_map_of *m = &l->map[i->op == WF_OP_COPY ? i->src[0] : 0];
+    const int64_t *dims = wf_map_dims(l, m), *strides = wf_map_strides(l, m);
+    int last = m->rank - 1;
+    while (last > 0 && dims[last] == 1) {
+        last--;
+    }
+    return !l->device && i->op == WF_OP_COPY && m->rank > 1 && strides[last] > 1;
+}
+
 bool wf_is_mappable(const wf_layout *l, uint32_t k)
 {
     const wf_ins *i = &l->f->ins[k];
@@ -23,7 +37,7 @@ bool wf_is_mappable(const wf_layout *l, uint32_t k)
     }
     if (wf_op_is_elementwise((wf_op)i->op) || i->op == WF_OP_CAST || i->op == WF_OP_COPY ||
         i->op == WF_OP_VJP) {
-        return true;
+        return !is_turn(l, k);
     }
     return i->op == WF_OP_RESHAPE && l->map[k + 1].root == k + 1; /* one that copies */
 }

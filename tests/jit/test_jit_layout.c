@@ -183,6 +183,48 @@ Test(jit_layout, traced_as_eager)
     check_baseline("traced", &before);
 }
 
+/* The first line of what the trace says of its plan, after one call. */
+static bool says(weft_jit_fn fn, weights *w, weft_tensor x, const char *what)
+{
+    char text[8192] = "";
+    weft_jit *j = weft_jit_trace(fn, w, .always_record = true);
+    weft_tensor out[OUTPUTS];
+    OK(weft_jit_call(j, &x, 1, out, OUTPUTS));
+    FILE *f = fmemopen(text, sizeof text - 1, "w");
+    cr_assert(f);
+    weft_jit_explain(j, f);
+    fclose(f);
+    weft_jit_free(j);
+    fprintf(stderr, "%s\n", text);
+    return strstr(text, what) != NULL;
+}
+
+/* Images large enough that the plan gives them an order of its own: pools and kernels of 3 x 3 want them channels-last. */
+Test(jit_layout, orders_are_chosen)
+{
+    static const traced functions[] = {{"block", block}, {"gradients", gradients}};
+    static const weft_jit_args ways[] = {{.always_record = true},
+                                         {.always_record = true, .synchronous = true},
+                                         {.always_record = true, .no_fuse = true},
+                                         {.always_record = true, .frozen = true}};
+    static const weft_dtype types[] = {WEFT_F32, WEFT_BF16};
+    weft_manual_seed(10);
+    for (int t = 0; t < 2; t++) {
+        const weft_scope sc = weft_scope_begin();
+        weights w = make_weights(types[t]);
+        const weft_tensor x = weft_cast(weft_randn(weft_shape(2, C, 32, 34), WEFT_F32), types[t]);
+        for (int i = 0; i < 2; i++) {
+            cr_expect(says(functions[i].fn, &w, x, "images: CHANNELS_LAST"), "%s",
+                      functions[i].name);
+            for (int k = 0; k < 4; k++) {
+                check_traced(&functions[i], &ways[k], &w, x);
+            }
+        }
+        weft_scope_end(sc);
+        free_weights(&w);
+    }
+}
+
 /* Images from outside that lie channels-last: written in place, read in the middle, kept between calls. */
 FN(outside)
 {
