@@ -435,6 +435,7 @@ static wf_plan *build_one(const wf_fn *f, const wf_plan_opts *opts, wf_why *why)
 wf_plan *wf_plan_of(wf_fn *f, unsigned flags, wf_why *why)
 {
     wf_plan *p = build_one(f, &(wf_plan_opts){.flags = flags}, why);
+    wf_work_tell(f->name);
     if (!p) {
         wf_fn_free(f);
         return NULL;

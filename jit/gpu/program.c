@@ -208,7 +208,7 @@ static const wf_program *cast_of(int to, int from, wf_why *why)
                              : wf_program_cast(p, wf_program_input(p, from), to));
     if (wf_program_finish(p) != 0) {
         free(p);
-        wf_fail(why, WEFT_EUNSUPPORTED, "no program writes %s", wf_dtype_name((weft_dtype)to));
+        wf_fail(why, WEFT_EUNSUPPORTED, "no program writes %s", wf_dtype_name(to));
         return NULL;
     }
     wf_program_number(p);

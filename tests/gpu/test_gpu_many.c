@@ -217,6 +217,82 @@ Test(gpu_many, clipping_op_by_op)
     gpu_check_races();
 }
 
+/* -- launches like ones before: the same ops on operands that lie alike, and otherwise ------------------------------- */
+
+enum { ROWS = 6, COLUMNS = 96, SPARE = 40, WAYS = 8 };
+
+/* x as a matrix in memory of its own: beginning at another element, with gaps, turned. */
+static weft_tensor laid(weft_tensor memory, int way)
+{
+    const int64_t n = ROWS * COLUMNS;
+    weft_tensor line = weft_narrow(memory, 0, way % 4 == 0 ? 0 : way % 4 == 3 ? 32 : way % 4, n);
+    weft_tensor x = weft_reshape(line, weft_shape(ROWS, COLUMNS));
+    return way < 4    ? x
+           : way == 4 ? weft_narrow(x, 1, 1, COLUMNS - 8)
+           : way == 5 ? weft_transpose(x, 0, 1)
+           : way == 6 ? weft_slice(x, 1, 0, COLUMNS, 2)
+                      : weft_expand(weft_narrow(x, 0, 1, 1), weft_shape(ROWS, COLUMNS));
+}
+
+/* The next launch is of a kernel that does not fit: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES. */
+static void refuse_a_launch(void)
+{
+#ifndef WEFT_GPU_RUNNER
+    fake_cuda(FAKE_RANDOM, 24)->fail("cuLaunchKernel", 1, 701);
+#endif
+}
+
+enum { RESULTS = 10 };
+static void all_ways(weft_tensor memory, int way, bool refused, weft_tensor *out)
+{
+    weft_tensor x = laid(memory, way), y = weft_mul(x, weft_f(-3)), twice = weft_clone(x),
+                z = weft_clone(x);
+    /* all at one address; then two of three */
+    cr_assert_eq(weft_add_(twice, twice), WEFT_OK, "%s", weft_last_error());
+    cr_assert_eq(weft_add_(z, y), WEFT_OK, "%s", weft_last_error());
+    out[0] = weft_add(x, y);
+    out[1] = weft_mul(x, weft_f(0.25 * (way + 1)));
+    out[2] = weft_cast(x, WEFT_BF16);
+    out[3] = weft_gelu(weft_cast(x, WEFT_BF16));
+    if (refused)
+        refuse_a_launch();
+    out[4] = weft_softmax(x, -1);
+    out[5] = weft_sum(x, .axes = weft_axes(0));
+    out[6] = weft_layer_norm(x);
+    out[7] = twice;
+    out[8] = z;
+    out[9] = weft_norm(x, .axes = weft_axes(1));
+}
+
+/* Each again with other numbers at other addresses; a fused one that is known by then and refused goes op by op from then on. */
+Test(gpu_many, launched_again)
+{
+    gpu_open(24);
+    for (int round = 0; round < 3; round++) {
+        for (int way = 0; way < WAYS; way++) {
+            weft_scope sc = weft_scope_begin();
+            weft_generator g = {(uint64_t)round + 1, 0};
+            weft_tensor x =
+                weft_randn(weft_shape(ROWS * COLUMNS + SPARE), WEFT_F32, .generator = &g);
+            weft_tensor moved = weft_zeros(weft_shape(512 * (round + 1)), WEFT_F32), there,
+                        a[RESULTS], b[RESULTS];
+            moved = weft_to(moved, WEFT_CUDA(0)); /* in the way of what comes */
+            there = weft_to(x, WEFT_CUDA(0));
+            all_ways(there, way, round == 2 && way == 1, b);
+            all_ways(x, way, false, a);
+            for (int i = 0; i < RESULTS; i++) {
+                char name[48];
+                snprintf(name, sizeof name, "round %d, way %d, result %d", round, way, i);
+                check_equal(name, a[i], b[i]);
+            }
+            wf_gpu_wait_kernels();
+            weft_scope_end(sc);
+        }
+    }
+    cr_assert_eq(weft_leak_report(NULL), 0);
+    gpu_check_races();
+}
+
 /* Two parameters that are parts of one memory and meet there: one update behind the other. */
 Test(gpu_many, parameters_that_overlap)
 {
