@@ -46,7 +46,7 @@ static const wf_gemm_kernels *kernels_here(void)
 static int run_kernel(const wf_gemm_kernels *kernels, const wf_gemm_block *g)
 {
     size_t size = kernels->scratch(g);
-    _Alignas(64) char small[16384];
+    _Alignas(64) char small[49152]; /* a panel of up to 256 terms, too */
     wf_gemm_block run = *g;
     run.scratch = size <= sizeof small ? small : wf_alloc(size);
     if (!run.scratch)

@@ -288,6 +288,7 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
  * before and behind, stride of g. Of each axis the middle comes first, then those before, then those behind; the last one fastest. */
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
+    WF_BEGIN
     enum { MOST = 8 };
     const int rank = (int)WORD(4);
     const long long mode = WORD(3);

@@ -32,7 +32,8 @@ static void check_equal(const char *what, weft_tensor a, weft_tensor b)
 {
     int64_t n = weft_numel(a);
     size_t bytes = (size_t)n * weft_dtype_size(weft_dtype_of(a));
-    cr_assert_eq(weft_dtype_of(a), weft_dtype_of(b));
+    cr_assert_eq(weft_dtype_of(a), weft_dtype_of(b), "%s: %s, %s", what,
+                 weft_ok(a) ? "is" : weft_error_text(a), weft_ok(b) ? "is" : weft_error_text(b));
     cr_assert_eq(n, weft_numel(b), "%s", what);
     char *p = malloc(bytes + 1), *q = malloc(bytes + 1);
     cr_assert_eq(weft_to_array(a, p, n, WEFT_DTYPE_DEFAULT), WEFT_OK);

@@ -238,7 +238,7 @@ static weft_tensor laid(weft_tensor memory, int way)
 static void refuse_a_launch(void)
 {
 #ifndef WEFT_GPU_RUNNER
-    fake_cuda(FAKE_RANDOM, 24)->fail("cuLaunchKernel", 1, 701);
+    fake_cuda(FAKE_RANDOM, 24)->fail("cuLaunchKernelEx", 1, 701);
 #endif
 }
 

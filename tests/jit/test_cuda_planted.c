@@ -12,8 +12,8 @@
 
 static const char head[] =
     "#ifdef __cplusplus\n#define WF_EXTERN extern \"C\"\n#else\n#define WF_EXTERN\n#endif\n"
-    "struct words { unsigned long long w[2]; };\n"
-    "WF_EXTERN __global__ void planted(const struct words a)\n{\n"
+    "#define WF_BEGIN\nstruct words { unsigned long long w[2]; };\n"
+    "WF_EXTERN __global__ void planted(const struct words a)\n{\n    WF_BEGIN\n"
     "    unsigned char *p = (unsigned char *)a.w[0];\n    const int n = (int)a.w[1];\n";
 
 static int compile(const char *body, wf_blob *image, wf_why *why)
@@ -166,7 +166,7 @@ Test(cuda_planted, text_of_a_map)
     cr_assert_str_eq(
         strstr(text.s, "WF_EXTERN __global__"),
         "WF_EXTERN __global__ void m_add(const struct wf_words_9 a)\n"
-        "{\n"
+        "{\n    WF_BEGIN\n"
         "    float *d0 = (float *)a.w[4];\n"
         "    const float *s0 = (const float *)a.w[6];\n"
         "    const float *s1 = (const float *)a.w[7];\n"

@@ -59,7 +59,7 @@ static int run(const wf_fn *f, wf_plan *p, wf_why *why)
 static wf_inst *inst_of(const wf_plan *p, wf_op op)
 {
     wf_inst *inst;
-    validate_program(p, op, &inst);
+    wf_program_number(validate_program(p, op, &inst)->program); /* it becomes another one */
     return inst;
 }
 
