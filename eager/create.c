@@ -266,7 +266,7 @@ static void random_task(void *arg, int64_t begin, int64_t end)
 /* -- permutations: the order of random 64-bit keys ---------------------------------------------------------------------- */
 
 /* A key's upper bits with its position in place of the others, as one number. Keys are random, so that numbers are in order
- * but for a few once some more bits of them are than n elements have: two or three passes instead of eight. */
+ * but for a few once some more bits of them are than n elements have: two to four passes instead of eight. */
 enum {
     DIGIT = 11, /* bits of a pass, at most */
     PASSES = 4, /* at most: half of a word, and some */
@@ -305,8 +305,9 @@ __attribute__((always_inline)) static inline void words_of(shuffle *s, int passe
     uint64_t *word = s->word;
     for (int64_t i = 0; i < n; i++) {
         const uint64_t key = (uint64_t)keys[i] ^ (UINT64_C(1) << 63);
-        uint64_t upper = key >> first;
+        uint64_t upper; /* of the word: of many elements a pass looks at bits of positions, too */
         word[i] = (key & ~places) | (uint64_t)i;
+        upper = word[i] >> first;
         for (int p = 0; p < passes; p++, upper >>= digit) {
             s->count[p][upper & mask]++;
         }

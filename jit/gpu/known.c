@@ -173,7 +173,8 @@ bool wf_gpu_run_known(int ordinal, const wf_program *p, const wf_program_args *a
     if (*status == 0)
         return true;
     forget(&k);
-    if (queued > 0) { /* operands may be overwritten */
+    /* what the driver refused, or had no memory for, was not queued; after all else operands may be overwritten */
+    if (queued > 0 || (*status != WEFT_EUNSUPPORTED && *status != WEFT_ENOMEM)) {
         wf_gpu_too_late(*status);
         return true;
     }

@@ -120,8 +120,10 @@ static bool write_sums(wf_program *p, const void *arg)
 static wf_gpu_spelling spelling_of(const norm *t, wf_gpu_write *write)
 {
     wf_gpu_spelling k = {.write = write, .what = {(uint8_t)t->compute, t->center, t->weight}};
-    for (int i = 0; i < OPERANDS; i++)
-        k.what[3 + i] = t->of[i].data ? t->of[i].dtype : 0;
+    for (int i = 0; i < OPERANDS; i++) {
+        const bool there = (i != MEAN || t->center) && (i != W || t->weight);
+        k.what[3 + i] = there ? t->of[i].dtype : 0;
+    }
     for (int i = 0; i < t->e->ndst; i++)
         k.what[3 + OPERANDS + i] = t->e->dst[i].dtype;
     return k;

@@ -255,7 +255,7 @@ static int64_t turned_inside(const wf_fn *f, uint32_t k)
     }
     for (int s = 0; s < (weights ? 2 : 1); s++) {
         const wf_val v = wf_ins_src(f, i)[s];
-        bytes += wf_images_permutes(f, v - 1, first_axes) ? 0 : wf_type_bytes(wf_fn_type(f, v));
+        bytes += wf_images_permutes(f, v - 1, first_axes) ? 0 : wf_images_bytes(wf_fn_type(f, v));
     }
     return bytes;
 }
@@ -282,7 +282,7 @@ static int peak_of(const wf_fn *f, int64_t *most)
     for (uint32_t k = 0; k < f->n && !rc; k++) {
         const int op = f->ins[k].op;
         const bool has = root[k + 1] == k + 1 && op != WF_OP_INPUT && op != WF_OP_FULL;
-        const int64_t bytes = has ? wf_type_bytes(wf_fn_type(f, k + 1)) : 0;
+        const int64_t bytes = has ? wf_images_bytes(wf_fn_type(f, k + 1)) : 0;
         live[k] += bytes;
         live[end[k + 1] + 1] -= bytes;
         now += live[k];

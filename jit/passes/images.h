@@ -46,6 +46,9 @@ typedef struct wf_images {
 
 enum { WF_IMAGES_MOST = 5 }; /* that a row reads */
 
+/* Bytes of a value, WF_IMAGES_LARGE at most; 0 where they are not known. */
+#define WF_IMAGES_LARGE (INT64_C(1) << 40)
+int64_t wf_images_bytes(const wf_type *t);
 /* Can value v lie channels-last, and is instruction k a permute by these axes? */
 bool wf_images_can_lie(const wf_fn *f, wf_val v);
 bool wf_images_permutes(const wf_fn *f, uint32_t k, const int64_t axes[4]);

@@ -166,9 +166,20 @@ bool wf_images_opens(const wf_images *m, uint32_t k)
 
 /* -- costs ------------------------------------------------------------------------------------------------------- */
 
+/* Files may have types of any size: a size beyond all memory is as good as a larger one, and sums of these do not overflow. */
+static int64_t within(int64_t n)
+{
+    return n < 0 ? 0 : n < WF_IMAGES_LARGE ? n : WF_IMAGES_LARGE;
+}
+
+int64_t wf_images_bytes(const wf_type *t)
+{
+    return within(wf_type_bytes(t));
+}
+
 static int64_t bytes_of(const wf_images *m, wf_val v)
 {
-    return m->of[v].spread ? 0 : wf_weigh_bytes(wf_type_bytes(wf_fn_type(m->f, v)));
+    return m->of[v].spread ? 0 : within(wf_weigh_bytes(wf_images_bytes(wf_fn_type(m->f, v))));
 }
 
 static bool is_half(const wf_fn *f, wf_val v)
@@ -234,7 +245,12 @@ static int64_t elements_of_windows(const wf_fn *f, uint32_t k)
     const wf_ins *i = &f->ins[k];
     const wf_attr *a = wf_ins_attr(f, i);
     const wf_val pooled = i->op == WF_OP_AVG_POOL2D_BWD ? i->src[0] : k + 1;
-    return wf_type_numel(wf_fn_type(f, pooled)) * a->ints[0] * a->ints[1];
+    int64_t window, all;
+    if (__builtin_mul_overflow(a->ints[0], a->ints[1], &window) ||
+        __builtin_mul_overflow(within(wf_type_numel(wf_fn_type(f, pooled))), window, &all)) {
+        all = WF_IMAGES_LARGE;
+    }
+    return within(all);
 }
 
 /* What row k costs more in rows, and what channels-last. */

@@ -191,7 +191,8 @@ static weft_status train(void *self, const weft_tensor *in, int n_in, weft_tenso
     return bad ? bad : weft_optim_step(optim);
 }
 
-/* The most that a call takes beyond what was there before, and how often it asks for memory: never the system. */
+/* The most that a call takes beyond what was there before, and how often it asks for memory at least (a thread that is late
+ * leaves its share to others, who have scratch for it): never the system. */
 static int64_t peak_of(weft_jit_fn fn, weft_jit *j, const weft_tensor *in, int64_t *asked)
 {
     weft_memory_stats before, after;
@@ -204,9 +205,10 @@ static int64_t peak_of(weft_jit_fn fn, weft_jit *j, const weft_tensor *in, int64
         weft_memory_get_stats(&after);
         cr_assert_eq(rc, WEFT_OK, "%s", weft_last_error());
         weft_scope_end(sc);
+        const int64_t now = after.allocations - before.allocations;
+        *asked = i == 0 || now < *asked ? now : *asked;
     }
     cr_expect(UNDER_ASAN || after.system_allocations == before.system_allocations);
-    *asked = after.allocations - before.allocations;
     return after.peak_bytes - before.live_bytes;
 }
 
