@@ -74,7 +74,7 @@ enum {
 enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_TIMED = 0, CU_EVENT_UNTIMED = 2 };
 enum { CU_HOST_PORTABLE = 1, CU_HOST_MAPPED = 2 };
 /* CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, _SHARED_SIZE_BYTES, _MAX_DYNAMIC_SHARED_SIZE_BYTES. */
-enum { CU_FN_THREADS = 0, CU_FN_SHARED_STATIC = 1, CU_FN_REGISTERS = 4, CU_FN_SHARED_DYNAMIC = 8 };
+enum { CU_FN_THREADS = 0, CU_FN_SHARED_STATIC = 1, CU_FN_SHARED_DYNAMIC = 8 };
 /* Neither this thread nor another one is kept from calls that a capture of another mode forbids: kernels are compiled and loaded,
  * and memory is had, while one is recorded. */
 enum { CU_CAPTURE_RELAXED = 2 };

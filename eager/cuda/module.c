@@ -20,7 +20,6 @@ struct wf_cuda_fn {
     unsigned fixed;          /* shared memory that its code declares */
     _Atomic bool refused;    /* it does not fit on the device */
     bool overlaps;           /* it waits for what is before it */
-    unsigned registers;      /* of a thread; 0: not known */
     char name[];
 };
 struct wf_cuda_module {
@@ -198,34 +197,7 @@ static int allow_shared(wf_cuda_device *d, const wf_cuda_fn *f, unsigned shared,
 
 void wf_cuda_overlap(wf_cuda_fn *f)
 {
-    int n = 0;
-    if (wf_cu->function_get(&n, CU_FN_REGISTERS, f->handle) == CU_OK && n >= 0) {
-        f->registers = (unsigned)n;
-        f->overlaps = true;
-    }
-}
-
-/* Blocks that wait for what is before them are where processors were free first. So many that all processors are full are spread evenly all
- * the same, and a few make no difference; those in between would crowd on some. */
-static bool is_even(const wf_cuda_fn *f, const wf_cuda_info *d, const unsigned grid[3],
-                    const unsigned block[3], unsigned shared)
-{
-    enum {
-        FEW = 8,
-        REGISTERS = 65536,
-        OWN = 1024
-    }; /* of a processor; shared memory of a block besides */
-    const uint64_t blocks = (uint64_t)grid[0] * grid[1] * grid[2];
-    const uint64_t threads = ((uint64_t)block[0] * block[1] * block[2] + 31) / 32 * 32;
-    const uint64_t registers = threads * ((f->registers + 7) / 8 * 8), bytes = shared + f->fixed;
-    uint64_t most = (uint64_t)d->threads_per_processor / threads;
-    if (registers && REGISTERS / registers < most) {
-        most = REGISTERS / registers;
-    }
-    if (bytes && ((uint64_t)d->shared_per_block + OWN) / (bytes + OWN) < most) {
-        most = ((uint64_t)d->shared_per_block + OWN) / (bytes + OWN);
-    }
-    return blocks <= FEW || blocks >= most * (uint64_t)d->processors;
+    f->overlaps = true;
 }
 
 /* The driver takes the attribute where the GPU has no such launches, too, and then ignores it; one that is too old for it has
@@ -233,10 +205,8 @@ static bool is_even(const wf_cuda_fn *f, const wf_cuda_info *d, const unsigned g
 static cu_result queue(const wf_cuda_fn *f, const wf_cuda_stream *s, const unsigned grid[3],
                        const unsigned block[3], unsigned shared, void **params)
 {
-    const long overlap = wf_env()->WEFT_CUDA_OVERLAP;
-    if (!f->overlaps || overlap < (s->capture ? 2 : 1) || !wf_cu->launch_ex ||
-        s->device->info.major < 9 ||
-        (overlap < 3 && !is_even(f, &s->device->info, grid, block, shared))) {
+    if (!f->overlaps || !wf_env()->WEFT_CUDA_OVERLAP || !wf_cu->launch_ex ||
+        s->device->info.major < 9) {
         return wf_cu->launch(f->handle, grid[0], grid[1], grid[2], block[0], block[1], block[2],
                              shared, s->handle, params, NULL);
     }

@@ -655,19 +655,11 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) NAME(const struct wf_words_6
         }
         const long long apart = (step * EACH) << log;
         const T0 *next = x + (base + lane * EACH) * step;
-        for (int i = 0; i < count; i += AT_ONCE) {
+        for (int i = 0; i < count; i += AT_ONCE, next += AT_ONCE * apart) {
             struct wf_item v[AT_ONCE];
-            if (count - i >= AT_ONCE) {
 #pragma unroll
-                for (int u = 0; u < AT_ONCE; u++, next += apart)
-                    v[u] = *(const struct wf_item *)next;
-            } else {
-#pragma unroll
-                for (int u = 0; u < AT_ONCE; u++) { /* those past the end are the first of these again, and not better */
-                    const long long k = base + (long long)((u < count - i ? i + u : i) * team + lane) * EACH;
-                    v[u] = *(const struct wf_item *)(x + k * step);
-                }
-            }
+            for (int u = 0; u < AT_ONCE; u++) /* those past the end are the first of these again, and not better */
+                v[u] = *(const struct wf_item *)(next + (u < count - i ? u : 0) * apart);
 #pragma unroll
             for (int u = 0; u < AT_ONCE; u++) {
 #ifdef PACKED
@@ -742,7 +734,7 @@ struct __align__(EACH * sizeof(T0)) wf_item {
     T0 v[EACH];
 #endif
 };
-WF_EXTERN __global__ void __launch_bounds__(256, 8) NAME(const struct wf_words_64 a)
+WF_EXTERN __global__ void __launch_bounds__(256, EACH > 1 ? 4 : 8) NAME(const struct wf_words_64 a)
 {
     WF_BEGIN
     __shared__ C0 values[8][SIDE];

@@ -696,15 +696,12 @@ static int threads_of(const wf_cu_rr *x)
     return large ? 512 : x->r->copied ? 768 : 1024; /* as many as have a row in shared memory */
 }
 
-/* st: the stage over elements that it is, or NULL. Columns of words of which nothing else is read take few registers, and the more blocks run at
- * once, the evener they share the parts. */
-static void head(const wf_cu_rr *x, int step, const wf_stage *st)
+static void head(const wf_cu_rr *x, int step)
 {
     wf_text *t = x->t;
     const int threads = x->r->scheme == WF_CU_BLOCK_ROWS ? WF_CU_BLOCK_THREADS : 256;
-    const bool light = st && wf_cu_across(x) > 1 && st->body.nparam == 1 && !is_large(&st->body);
-    P("WF_EXTERN __global__ void __launch_bounds__(%d, %d) %s", threads,
-      (light ? 2048 : threads_of(x)) / threads, x->k->name);
+    P("WF_EXTERN __global__ void __launch_bounds__(%d, %d) %s", threads, threads_of(x) / threads,
+      x->k->name);
     if (step >= 0)
         P("_%d", step);
     P("(const struct wf_words_%d a)\n{\n    WF_BEGIN\n"
@@ -770,7 +767,7 @@ static void each_total_of_all(const wf_cu_rr *x,
 static void fused_warp(const wf_cu_rr *x)
 {
     wf_text *t = x->t;
-    head(x, -1, NULL);
+    head(x, -1);
     if (x->v > 1)
         P("    const int width = %d", wf_cu_row_threads(x->r));
     else
@@ -793,7 +790,7 @@ static void fused_warp(const wf_cu_rr *x)
 static void fused_block(const wf_cu_rr *x)
 {
     wf_text *t = x->t;
-    head(x, -1, NULL);
+    head(x, -1);
     each_total_of_all(x, declare_shared);
     const int width = wf_cu_row_threads(x->r);
     P("    const int lane = threadIdx.x %% %d, warp = threadIdx.x / %d, warps = blockDim.x / %d, "
@@ -854,7 +851,7 @@ static void tile_of_columns(const wf_cu_rr *x)
 static void fused_outer(const wf_cu_rr *x)
 {
     wf_text *t = x->t;
-    head(x, -1, NULL);
+    head(x, -1);
     each_total_of_all(x, declare_shared);
     P("    const int lane = threadIdx.x %% 32, y = threadIdx.x / 32, keep_step = 32;\n");
     once(x);
@@ -870,7 +867,7 @@ static void fused_outer(const wf_cu_rr *x)
 static void fused_column(const wf_cu_rr *x)
 {
     wf_text *t = x->t;
-    head(x, -1, NULL);
+    head(x, -1);
     P("    const long long mine = (long long)blockIdx.x * blockDim.x + threadIdx.x;\n"
       "    const long long keep_step = (long long)gridDim.x * blockDim.x;\n"
       "    const int log = (int)a.w[%d], active = 1;\n",
@@ -982,7 +979,7 @@ static void elements_kernel(const wf_cu_rr *x, int step, const wf_cu_step *s)
 {
     wf_text *t = x->t;
     const wf_stage *st = &x->rows->stage[s->begin];
-    head(x, step, st);
+    head(x, step);
     if (is_outer(x))
         wf_cu_each_total(x, st, declare_shared);
     P("    const long long blocks = (long long)a.w[%d];\n    const int lane = threadIdx.x %% %d;\n",
@@ -1132,7 +1129,7 @@ static void singles_kernel(const wf_cu_rr *of, int step, const wf_cu_step *s)
     const wf_stage *before = s->begin > 0 && x->rows->stage[s->begin - 1].kind == WF_ST_ELEM
                                  ? &x->rows->stage[s->begin - 1]
                                  : NULL;
-    head(x, step, NULL);
+    head(x, step);
     P("    const long long %s = (long long)a.w[%d];\n    const int lane = threadIdx.x %% 32;\n",
       x->r->many ? "all" : "blocks", x->l.width);
     once(x);

@@ -91,7 +91,7 @@ static int arg_of_rows(int ordinal, wf_gpu_hand *h, int64_t n, int each, int bes
  * word holds are one thread's where they lie so. */
 static int arg_side_by_side(int ordinal, wf_gpu_hand *h, int64_t n, wf_why *why)
 {
-    enum { BLOCKS = 8, STRETCH = 16 }; /* of a processor; of a warp, at least and in multiples */
+    enum { STRETCH = 16 }; /* of a warp, at least and in multiples */
     wf_gpu_temps temps = {.ordinal = ordinal};
     const int64_t rows = h->work, size = (int64_t)wf_dtype_size(h->type[0]);
     int64_t each = size < 4 ? 4 / size : 1;
@@ -100,7 +100,8 @@ static int arg_side_by_side(int ordinal, wf_gpu_hand *h, int64_t n, wf_why *why)
         steps |= h->w[8 + 2 * i];
     each = h->w[8] == 1 && steps % (uint64_t)each == 0 ? each : 1;
     const int64_t side = 32 * each, tiles = (rows + side - 1) / side;
-    const int64_t wanted = BLOCKS * wf_gpu_processors(ordinal) / tiles, most = n / (8 * STRETCH);
+    const int64_t blocks = each > 1 ? 4 : 8; /* of a processor */
+    const int64_t wanted = blocks * wf_gpu_processors(ordinal) / tiles, most = n / (8 * STRETCH);
     int64_t parts = wanted < most ? wanted : most;
     parts = parts > 1 ? parts : 1;
     const int64_t stretch = (n + 8 * parts - 1) / (8 * parts),

@@ -1,4 +1,4 @@
-WF_EXTERN __global__ void __launch_bounds__(256, 8) kernel_0(const struct wf_words_18 a)
+WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_0(const struct wf_words_18 a)
 {
     WF_BEGIN
     const long long rows = (long long)a.w[0], n = (long long)a.w[1];
