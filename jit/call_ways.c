@@ -16,6 +16,7 @@
 #include "eager/borrow.h"
 #include "eager/device.h"
 #include "jit/call_impl.h"
+#include "jit/mix.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
@@ -29,12 +30,6 @@ enum {
 };
 
 /* -- keys --------------------------------------------------------------------------------------------------------- */
-
-static inline uint64_t mix(uint64_t h, uint64_t v)
-{
-    h = (h ^ v) * UINT64_C(0x9E3779B97F4A7C15);
-    return h ^ h >> 29;
-}
 
 /* An argument, but for its extents. */
 static inline uint64_t type_of(const wf_slot *s)
@@ -52,12 +47,12 @@ static inline uint64_t mix_slot(uint64_t h, wf_slot *s)
         v += (uint64_t)d[i] * odd;
         odd += UINT64_C(0x5851F42D4C957F2E);
     }
-    return mix(h, v);
+    return wf_mix(h, v);
 }
 
 static inline uint64_t mix_modes(const wf_ctx *c, int n_in, int n_out)
 {
-    return mix((uint64_t)n_in << 32 | (uint64_t)n_out, wf_grad_enabled(c));
+    return wf_mix((uint64_t)n_in << 32 | (uint64_t)n_out, wf_grad_enabled(c));
 }
 
 void wf_call_kind_of(wf_ctx *c, const weft_tensor *in, int n_in, int n_out, wf_call_kind *k)
@@ -115,7 +110,7 @@ static void describe(wf_way_of *w, wf_ctx *c, const weft_tensor *in, int n_in, i
         if (at < sizeof w->says) {
             at += (size_t)snprintf(w->says + at, sizeof w->says - at, "]");
         }
-        h = mix(h, type_of(s));
+        h = wf_mix(h, type_of(s));
         w->volume += elements;
         wf_end_hold(c, s, how);
     }

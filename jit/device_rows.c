@@ -16,6 +16,7 @@
 #include "eager/device.h"
 #include "jit/device_rows.h"
 #include "jit/key.h"
+#include "jit/mix.h"
 #include "jit/plan.h"
 
 enum { TABLE = 512, WAYS = 4, MOST_SRC = 7, CALLS = 512, CALL_WORDS = 48 };
@@ -265,12 +266,7 @@ static bool describe(call *c, const wf_exec *e)
 
 static size_t place_of_call(const call *c)
 {
-    uint64_t h = 0;
-    for (int i = 0; i < c->n; i++) {
-        h = (h ^ c->w[i]) * UINT64_C(0x9E3779B97F4A7C15);
-        h ^= h >> 29;
-    }
-    return (size_t)(h % CALLS);
+    return (size_t)(wf_mix_words(c->w, c->n) % CALLS);
 }
 
 /* What the call was before, a reference to it; NULL: it was not. */

@@ -11,6 +11,7 @@
 #include "eager/draw.h"
 #include "eager/exec.h"
 #include "jit/passes/again.h"
+#include "jit/mix.h"
 #include "jit/plan_lower.h"
 
 /* -- which values need memory ------------------------------------------------------------------------ */
@@ -398,8 +399,7 @@ static uint64_t hash_program(const wf_program *p)
         for (int k = 0; k < x->nsrc; k++) {
             v = v * 31 + (uint64_t)(uint16_t)x->src[k];
         }
-        h = (h ^ v) * UINT64_C(0x9E3779B97F4A7C15);
-        h ^= h >> 29;
+        h = wf_mix(h, v);
     }
     return h;
 }

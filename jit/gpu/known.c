@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "jit/gpu/impl.h"
+#include "jit/mix.h"
 
 enum { SETS = 256, WAYS = 2, KEY = 56, LINE = 128 };
 
@@ -70,12 +71,7 @@ static bool describe(key *k, int ordinal, const wf_program *p, const wf_program_
 
 static size_t set_of(const key *k)
 {
-    uint64_t h = 0;
-    for (int i = 0; i < k->n; i++) {
-        h = (h ^ k->w[i]) * UINT64_C(0x9E3779B97F4A7C15);
-        h ^= h >> 29;
-    }
-    return (size_t)(h % SETS);
+    return (size_t)(wf_mix_words(k->w, k->n) % SETS);
 }
 
 static bool is_same(const key *a, const key *b)

@@ -120,7 +120,6 @@ int wf_gpu_program(int ordinal, const wf_program *p, uint32_t one, const wf_prog
     const bool can_single = wf_gpu_can_single(p);
     if (!can_single || wf_env()->WEFT_JIT != 0) {
         const bool later = wf_env()->WEFT_JIT == 1 && can_single && !a->wait && !p->fast;
-        too_late = false;
         const int status = start(ordinal, p, a, later, why);
         const bool none = !too_late && (status == WEFT_EUNSUPPORTED || status == WEFT_ENOMEM);
         if (status != WF_GPU_PENDING && !(none && can_single))

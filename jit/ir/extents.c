@@ -258,22 +258,12 @@ static void put_symbol(writer *w, int k, int64_t d)
     put(w, d == 1 ? "" : over);
 }
 
-static int64_t common_divisor(int64_t a, int64_t b)
-{
-    while (b) {
-        const int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* Term t as a product a * (n / d) * (m / e), with the smallest divisors, which is taken off `left`. */
 static void write_product(writer *w, const wf_poly_term *t, wf_poly *left, bool writes)
 {
     const int64_t by = t->by < 0 ? -t->by : t->by;
     const int64_t m = w->f->range[t->of[0]].multiple, l = w->f->range[t->of[1]].multiple;
-    const int64_t first = common_divisor(by, m), second = common_divisor(by / first, l),
+    const int64_t first = wf_common_divisor(by, m), second = wf_common_divisor(by / first, l),
                   a = by / first / second;
     if (!writes) {
         const bool fits = wf_poly_add_product(w->f, left, t->by < 0 ? a : -a, t->of[0], m / first,
@@ -291,7 +281,7 @@ static void write_product(writer *w, const wf_poly_term *t, wf_poly *left, bool 
 static void write_symbol(writer *w, const wf_poly_term *t, int64_t *left)
 {
     const wf_range r = w->f->range[t->of[0]];
-    const int64_t by = t->by < 0 ? -t->by : t->by, common = common_divisor(by, r.multiple);
+    const int64_t by = t->by < 0 ? -t->by : t->by, common = wf_common_divisor(by, r.multiple);
     int64_t each, plus;
     put_factor(w, t->by < 0, by / common);
     put_symbol(w, t->of[0], r.multiple / common);

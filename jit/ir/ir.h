@@ -43,6 +43,8 @@ enum {
 /* a k / d + b as an extent; -1: too large a number, or a < 1. In the number are, from below, four bits of k, 24 of a - 1, 24 of
  * b with its sign and ten of d - 1, with a and d in lowest terms; WF_SYM(k) is k. */
 int64_t wf_sym(uint32_t k, int64_t a, int64_t d, int64_t b);
+/* The greatest; of 0 the other one. */
+int64_t wf_common_divisor(int64_t a, int64_t b);
 static inline uint32_t wf_sym_of(int64_t v)
 {
     return (uint32_t)(v & (WF_MAX_SYMBOLS - 1));

@@ -58,7 +58,7 @@ int wf_fn_copy_symbols(wf_fn *f, const wf_fn *from)
     return 0;
 }
 
-static int64_t common_divisor(int64_t a, int64_t b)
+int64_t wf_common_divisor(int64_t a, int64_t b)
 {
     while (b) {
         const int64_t rest = a % b;
@@ -71,7 +71,7 @@ static int64_t common_divisor(int64_t a, int64_t b)
 int64_t wf_sym(uint32_t k, int64_t a, int64_t d, int64_t b)
 {
     const int64_t half = INT64_C(1) << (WF_TERM_BITS - 1);
-    const int64_t common = a < 1 || d < 1 ? 1 : common_divisor(a, d);
+    const int64_t common = a < 1 || d < 1 ? 1 : wf_common_divisor(a, d);
     a /= common;
     d /= common;
     if (a < 1 || a > 2 * half || d < 1 || d > WF_MOST_MULTIPLE || b < -half || b >= half) {
@@ -87,7 +87,7 @@ bool wf_is_sym(const wf_fn *f, int64_t v)
     return WF_IS_SYM(v) &&
            (wf_poly_of(f, v) ||
             (wf_sym_of(v) < f->nsymbols && f->range[wf_sym_of(v)].multiple % wf_sym_over(v) == 0 &&
-             common_divisor(wf_sym_times(v), wf_sym_over(v)) == 1));
+             wf_common_divisor(wf_sym_times(v), wf_sym_over(v)) == 1));
 }
 
 int64_t wf_range_to(wf_range r, int64_t x)
@@ -216,7 +216,7 @@ int64_t wf_sym_through(uint32_t k, int64_t multiple, const int64_t size[3], cons
         by == 0 || more < 1) {
         return -1;
     }
-    const int64_t common = common_divisor(more, by), a = more / common, d = by / common;
+    const int64_t common = wf_common_divisor(more, by), a = more / common, d = by / common;
     if (multiple % d != 0 || __builtin_mul_overflow(a, size[0], &part) ||
         __builtin_sub_overflow(x[0], part / d, &plus)) {
         return -1;
