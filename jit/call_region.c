@@ -20,7 +20,7 @@
 
 enum {
     GIVEN = 126,
-    RARELY = 8,
+    RARELY = 11,     /* a prime, as GIVEN + 1 is: regions that come by turns are all seen */
     CHANGE = 64,     /* so many alike make up for a change */
     CHANGES = 48,    /* with no others between them: by turns */
     AGAIN = 1000,    /* regions between their trials, at first, ... */

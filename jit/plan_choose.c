@@ -26,9 +26,20 @@ enum {
     MOST = 60     /* percent of the pairs */
 };
 
+static int64_t (*_Atomic planted)(void);
+
+void wf_plan_plant_clock(int64_t (*now)(void))
+{
+    atomic_store_explicit(&planted, now, memory_order_release);
+}
+
 int64_t wf_plan_now(void)
 {
+    int64_t (*const now)(void) = atomic_load_explicit(&planted, memory_order_acquire);
     struct timespec t;
+    if (__builtin_expect(now != NULL, 0)) {
+        return now();
+    }
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }

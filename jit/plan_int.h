@@ -184,8 +184,10 @@ typedef struct wf_planner {
 
 /* Schedule to steps and accesses (buffers = root values until placed). */
 int wf_plan_lower(wf_planner *b);
-/* Nanoseconds of a clock that never goes back. */
+/* Nanoseconds of a clock that never goes back: by it the faster of two ways is found. */
 int64_t wf_plan_now(void);
+/* Every thread's clock from now on, so that tests of choices depend on no machine's speed; NULL: the system's again. */
+void wf_plan_plant_clock(int64_t (*now)(void));
 /* The same function with rows opened; NULL if that saves no step, holds more memory (or there is none). */
 wf_plan *wf_plan_open_rows(wf_plan *p);
 /* One run of a group's kernel, native or not. */

@@ -2,11 +2,11 @@
  * tests/jit/test_jit_train.c -- a whole training step under one trace against the same step run eagerly: losses,
  * parameters, optimiser state, buffers, gradients and generators agree bit for bit over several steps.
  */
-#include <unistd.h>
 
 #include "eager/tensor.h"
 #include "jit/call_impl.h"
 #include "tests/gpu/trainer.h"
+#include "tests/jit/clock_support.h"
 #include "tests/support/optims.h"
 #include "tests/support/support.h"
 
@@ -182,7 +182,7 @@ static weft_status slow_step(void *self, const weft_tensor *in, int n_in, weft_t
                              int n_out)
 {
     if (wf_ctx_get()->recorder)
-        usleep(2000);
+        take_us(2000);
     return update(self, in, n_in, out, n_out);
 }
 
@@ -191,6 +191,7 @@ static weft_status slow_step(void *self, const weft_tensor *in, int n_in, weft_t
 Test(jit_train, a_long_step_is_soon_tried_eagerly)
 {
     enum { WARM = 64, SOON = 24 };
+    plant_clock();
     for (int tier0 = 0; tier0 < 2; tier0++) {
         zoo z[2] = {dense_zoo(-1), dense_zoo(-1)};
         weft_jit *j = weft_jit_trace(slow_step, &z[1]);
