@@ -296,7 +296,7 @@ static void profiler(void)
 /* -- large ops ------------------------------------------------------------------------------------------------- */
 /* x and y lie side by side in `both`, half at the start of `halves`: of limits that read the same memory. */
 typedef struct operands {
-    weft_tensor both, halves, x, y, half, wide, square, square_t, half_t, weight, bias;
+    weft_tensor both, halves, x, y, half, wide, square, square_t, half_square, half_t, weight, bias;
     int64_t n;
 } operands;
 
@@ -396,6 +396,10 @@ static weft_tensor op_add_transposed(const operands *o)
 {
     return weft_add(o->square, o->square_t);
 }
+static weft_tensor op_add_transposed_bf16(const operands *o)
+{
+    return weft_add(o->half_square, o->half_t);
+}
 
 typedef struct op_case {
     const char *name;
@@ -433,6 +437,7 @@ static const op_case op_cases[] = {
     {"transpose", op_transpose, BENCH_COPY, 8, false, 0.90, false},
     {"transpose_bf16", op_transpose_bf16, BENCH_COPY, 4, false, 0.90, true},
     {"add_transposed", op_add_transposed, BENCH_COPY, 12, false, 0.90, false},
+    {"add_transposed_bf16", op_add_transposed_bf16, BENCH_COPY, 6, false, 0.90, true},
 };
 
 typedef struct op_run {
@@ -463,6 +468,8 @@ static operands make_operands(int64_t n)
     o.wide = normal(weft_shape(n / 2048, 1024), WEFT_F64);
     o.square = weft_keep(good(weft_reshape(o.y, weft_shape(high, side))));
     o.square_t = weft_keep(good(weft_transpose(weft_reshape(o.x, weft_shape(high, side)), 0, 1)));
+    o.half_square = weft_keep(good(
+        weft_reshape(good(weft_narrow(o.halves, 0, n / 1024, n / 1024)), weft_shape(high, side))));
     o.half_t = weft_keep(good(weft_transpose(weft_reshape(o.half, weft_shape(high, side)), 0, 1)));
     o.weight = normal(weft_shape(1024), WEFT_F32);
     o.bias = normal(weft_shape(1024), WEFT_F32);
@@ -470,8 +477,8 @@ static operands make_operands(int64_t n)
 }
 static void free_operands(operands *o)
 {
-    const weft_tensor t[] = {o->both,   o->halves,   o->x,      o->y,      o->half, o->wide,
-                             o->square, o->square_t, o->half_t, o->weight, o->bias};
+    const weft_tensor t[] = {o->both,   o->halves,   o->x,           o->y,      o->half,   o->wide,
+                             o->square, o->square_t, o->half_square, o->half_t, o->weight, o->bias};
     for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
         weft_free(t[i]);
     }

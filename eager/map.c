@@ -36,10 +36,13 @@ enum {
     LEAST_COLS = 64,
     PAST_COLS = 128,
     PAST_RUN = 64, /* bytes */
-    /* The same where blocks are asked for into the second cache: rows a power of two apart have their lines in few sets of
-     * it, and what does not fit waits for the last cache, which other programs use, too. */
+    /* The same where blocks are asked for into the second cache. Rows a multiple of a page apart have their lines in few sets
+     * of it, and what does not fit waits for the last cache, which other programs use, too: fewer of them, longer pieces. */
     SECOND_ROWS = 32,
-    SECOND_COLS = 64,
+    SECOND_COLS = 128,
+    SHARED_ROWS = 64,
+    SHARED_COLS = 64,
+    PAGE = 4096, /* bytes */
     ROW_BYTES = PIECE * 8,
     LONG_ROW = 128,      /* elements of a row that is worth a call */
     ROWS_AHEAD = 8,      /* rows fetched before they are read */
@@ -289,6 +292,11 @@ static void ask_ahead(const run *r, const wf_block *b, const band *d, int64_t i)
     const bool second = wf_amd();
     for (int o = r->t->ndst; second && o < r->w->nops; o++) {
         const int64_t size = r->w->op[o].esize, step = b->col[o] * size;
+        const char *beside = b->ptr[o] + (i * b->row[o] + b->cols) * size;
+        if (b->col[o] == 1 &&
+            !(d->direct >> (o - r->t->ndst) & 1)) /* is cast on its way to scratch */
+            for (int64_t at = 0; at < b->cols * size; at += 64)
+                __builtin_prefetch(beside + at, 0, 2);
         if (b->row[o] != 1 || b->col[o] <= 1)
             continue;
         for (int64_t j = i * b->cols / b->rows; j < (i + 1) * b->cols / b->rows; j++)
@@ -547,7 +555,7 @@ static void cut_turned(run *r, wf_walk *w)
         w->dims[w->col_dim] < LEAST || w->dims[w->row_dim] < LEAST ||
         (w->dims[w->col_dim] < LEAST_COLS && (w->nblocks == 1 || some_cast(t))))
         return;
-    bool casts = false;
+    bool casts = false, shared = false; /* do rows of a source share sets of a cache? */
     unsigned direct = 0;
     int index[WF_WALK_OPS] = {0}; /* of a source's tile or rows */
     int64_t size = 1;
@@ -564,6 +572,7 @@ static void cut_turned(run *r, wf_walk *w)
         }
         index[k] = tiles++;
         casts |= !same;
+        shared |= col * from % PAGE == 0;
         size = size > from ? size : from;
         size = size > to ? size : to;
     }
@@ -573,15 +582,19 @@ static void cut_turned(run *r, wf_walk *w)
     const int64_t room = SCRATCH - first;
     const int64_t each = (tiles + casts) * size; /* bytes an element of the block needs */
     const bool second = r->stream && wf_amd();
-    int64_t cols = second ? SECOND_COLS : r->stream ? PAST_COLS : TURNED_COLS;
-    const int64_t most = second ? SECOND_ROWS : r->stream ? PAST_BAND : BAND;
+    int64_t cols = r->stream ? PAST_COLS : TURNED_COLS;
+    int64_t most = r->stream ? PAST_BAND : BAND;
+    if (second) {
+        cols = shared ? SHARED_COLS : SECOND_COLS;
+        most = shared ? SHARED_ROWS : SECOND_ROWS;
+    }
     while (cols > LEAST_COLS && most * cols * each > room)
         cols /= 2;
     const int64_t fits = room / (cols * each) / LEAST * LEAST;
     if (fits < LEAST)
         return;
     r->band = fits < most ? fits : most;
-    wf_walk_cut_turned(w, second ? SECOND_ROWS : TURNED_ROWS, cols);
+    wf_walk_cut_turned(w, second ? most : TURNED_ROWS, cols);
     r->slot[0] = 0;
     const int64_t tile = r->band * cols * size;
     for (int k = 0; k < t->nsrc; k++)

@@ -70,6 +70,7 @@ def large_ops():
         x, y = torch.randn(n // 1024, 1024), torch.randn(n // 1024, 1024)
         half, wide = x.bfloat16(), torch.randn(n // 2048, 1024, dtype=torch.float64)
         square, square_t = y.reshape(n // side, side), x.reshape(n // side, side).t()
+        half_square = y.bfloat16().reshape(n // side, side)
         half_t = half.reshape(n // side, side).t()
         weight, bias = torch.randn(1024), torch.randn(1024)
         cases = {
@@ -97,6 +98,7 @@ def large_ops():
             "transpose": lambda: square_t.contiguous(),
             "transpose_bf16": lambda: half_t.contiguous(),
             "add_transposed": lambda: square + square_t,
+            "add_transposed_bf16": lambda: half_square + half_t,
         }
         with torch.no_grad():
             for case, run in cases.items():

@@ -186,28 +186,31 @@ Test(map, turned_in_the_result)
 /* So large that results are stored past the caches: small whole numbers, whose sums are exact in every type. */
 Test(map, transposed_past_caches)
 {
-    enum { ROWS = 2131, COLS = 2083 };
-    static const int types[] = {WEFT_F32, WEFT_BF16, WEFT_F64};
+    /* PITCH: rows of the transposed operand whole pages apart */
+    enum { ROWS = 2131, COLS = 2083, PITCH = 4096, CASES = 5 };
+    static const int types[CASES] = {WEFT_F32, WEFT_BF16, WEFT_F64, WEFT_F32, WEFT_BF16};
     wf_view whole = {.dtype = WEFT_U8, .rank = 2, .dims = {ROWS, COLS}, .strides = {COLS, 1}};
     uint8_t *number = malloc((size_t)ROWS * COLS), *sum = malloc((size_t)ROWS * COLS);
-    char *memory = malloc((size_t)ROWS * COLS * 8 * 3);
+    char *memory = malloc((size_t)(2 * ROWS + PITCH) * COLS * 8);
     cr_assert(number && sum && memory);
     for (int64_t i = 0; i < ROWS * COLS; i++)
         number[i] = (uint8_t)(i * 7919 % 113);
-    for (int t = 0; t < 3; t++) {
+    for (int t = 0; t < CASES; t++) {
         wf_view v[3];
         for (int k = 0; k < 3; k++) {
             v[k] = whole;
             v[k].dtype = (uint8_t)types[t];
             v[k].data = memory + (size_t)k * ROWS * COLS * 8;
         }
-        whole.data = number;
+        wf_view turned = whole;
+        turned.data = whole.data = number;
+        v[2].strides[0] = turned.strides[0] = 1;
+        v[2].strides[1] = t < 3 ? ROWS : PITCH;
+        turned.strides[1] = ROWS;
         wf_copy(&v[1], &whole);
-        wf_copy(&v[2], &whole);
-        v[2].strides[0] = 1;
-        v[2].strides[1] = ROWS;
-        wf_set_isa(WF_NISA - 1 - t);
-        wf_set_amd(t);
+        wf_copy(&v[2], &turned);
+        wf_set_isa(WF_NISA - 1 - t % 3);
+        wf_set_amd(t < 3 ? t : 1);
         cr_assert_eq(wf_exec_map(WF_OP_ADD, wf_dtype_compute(types[t]), &v[0], 2, v + 1), 0);
         whole.data = sum;
         wf_copy(&whole, &v[0]);
