@@ -2,7 +2,8 @@
  * eager/kernels/gemm_vector.inc.c -- vector times matrix on one thread, per instruction set: y := x * B.
  *
  * It is bound by reading B, so B is read once, in streams: eight rows at a time where rows are
- * contiguous, four columns at a time where columns are, as a single one always is. The order of an element's sum
+ * contiguous, four columns at a time where columns are, as a single one always is; of half types in memory eight, which are asked for
+ * ahead, as their conversion leaves the processor's own look ahead too short. The order of an element's sum
  * depends on k, on which of the two it is and on whether it is the only one, not on where in a block it lies. Rows are in_order.
  */
 #include <stddef.h>
@@ -28,6 +29,9 @@ static inline double same_f64(double x)
 #define ONE_FMA_F32(a, b, c) ((a) * (b) + (c))
 #define ONE_FMA_F64(a, b, c) ((a) * (b) + (c))
 #endif
+
+/* Bytes of B that are not in a cache of a thread's own, and how far ahead of use a column is asked for. */
+enum { FAR_BYTES = 4 << 20, AHEAD = 1024 };
 
 #define DEFINE_VECTOR(sfx, S, T, V, VL, LOAD_S, convert, LOAD, STORE, SET1, FMA, ONE_FMA)          \
     static inline __attribute__((always_inline)) void rows_##sfx(                                  \
@@ -55,9 +59,9 @@ static inline double same_f64(double x)
             rows_##sfx(1, n, x + p, b + p * rs, rs, y);                                            \
     }                                                                                              \
     static inline __attribute__((always_inline)) void columns_##sfx(                               \
-        int count, int64_t k, const T *x, const S *b, int64_t cs, T *y)                            \
+        int count, bool far, int64_t k, const T *x, const S *b, int64_t cs, T *y)                  \
     {                                                                                              \
-        V acc[4][2];                                                                               \
+        V acc[8][2];                                                                               \
         T lanes[VL];                                                                               \
         int64_t p = 0;                                                                             \
         for (int c = 0; c < count; c++)                                                            \
@@ -65,6 +69,8 @@ static inline double same_f64(double x)
         for (; p + 2 * VL <= k; p += 2 * VL) {                                                     \
             V x0 = LOAD(x + p), x1 = LOAD(x + p + VL);                                             \
             for (int c = 0; c < count; c++) {                                                      \
+                if (far)                                                                           \
+                    __builtin_prefetch((const char *)(b + c * cs + p) + AHEAD);                    \
                 acc[c][0] = FMA(x0, LOAD_S(b + c * cs + p), acc[c][0]);                            \
                 acc[c][1] = FMA(x1, LOAD_S(b + c * cs + p + VL), acc[c][1]);                       \
             }                                                                                      \
@@ -82,11 +88,14 @@ static inline double same_f64(double x)
     }                                                                                              \
     static void by_columns_##sfx(int64_t n, int64_t k, const T *x, const S *b, int64_t cs, T *y)   \
     {                                                                                              \
+        const bool far = sizeof(S) == 2 && (double)n * (double)k >= FAR_BYTES / 2;                 \
         int64_t j = 0;                                                                             \
+        for (; far && j + 8 <= n; j += 8)                                                          \
+            columns_##sfx(8, true, k, x, b + j * cs, cs, y + j);                                   \
         for (; j + 4 <= n; j += 4)                                                                 \
-            columns_##sfx(4, k, x, b + j * cs, cs, y + j);                                         \
+            columns_##sfx(4, false, k, x, b + j * cs, cs, y + j);                                  \
         for (; j < n; j++)                                                                         \
-            columns_##sfx(1, k, x, b + j * cs, cs, y + j);                                         \
+            columns_##sfx(1, false, k, x, b + j * cs, cs, y + j);                                  \
     }                                                                                              \
     static T dot_##sfx(int64_t k, const S *x, const S *b)                                          \
     {                                                                                              \
