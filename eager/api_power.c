@@ -3,12 +3,10 @@
  * some numbers.
  *
  * Floats have a row of their own, and other rows where the exponent is a number: a square takes 1/28 of the row's time. What
- * is written here is at most 2 ULP off and has the row's special values (IEEE 754-2019, 9.2.1): a square root of -0 is
- * +0 as a power, and that of -inf is +inf. Integer powers are exact and wrap, as all integer arithmetic here, so they cannot go through it. An
+ * is written here is at most 2 ULP off and has the row's special values (IEEE 754-2019, 9.2.1). Integer powers are exact and wrap, as all integer arithmetic here, so they cannot go through it. An
  * exponent that is a number is walked bit by bit on the host (in a trace its bits are numbers of the call, so that a plan
  * holds for all exponents of a length); an exponent tensor takes as many steps as its type has bits.
  */
-#include <math.h>
 
 #include "eager/api.h"
 #include "eager/call.h"
@@ -16,6 +14,11 @@
 static weft_tensor mul(weft_tensor a, weft_tensor b)
 {
     return wf_op2(WF_OP_MUL, NULL, a, b);
+}
+
+static weft_tensor square(weft_tensor a)
+{
+    return wf_op1(WF_OP_SQUARE, NULL, a);
 }
 
 /* bool 0, integer 1, float 2; more: none, for dispatch to say so */
@@ -61,30 +64,26 @@ static weft_tensor float_power(weft_tensor a, double e)
 {
     if (e <= -1) {
         const weft_tensor r = wf_op1(WF_OP_RECIPROCAL, NULL, a);
-        return e == -1 ? r : mul(r, r);
+        return e == -1 ? r : square(r);
     }
     if (e == 3) {
         return wf_op1(WF_OP_CUBE, NULL, a);
     }
     if (e > 1) {
-        const weft_tensor square = mul(a, a);
-        return e == 2 ? square : mul(square, square);
+        return e == 2 ? square(a) : square(square(a));
     }
-    const weft_tensor past = wf_op2(WF_OP_EQUAL, NULL, a, weft_f(-INFINITY));
-    const weft_tensor x =
-        wf_op3(WF_OP_WHERE, NULL, past, weft_f(INFINITY), wf_op2(WF_OP_ADD, NULL, a, weft_f(0)));
-    return wf_op1(e > 0 ? WF_OP_SQRT : WF_OP_RSQRT, NULL, x);
+    return wf_op1(e > 0 ? WF_OP_POW_HALF : WF_OP_POW_MINUS_HALF, NULL, a);
 }
 
 /* a^e, e >= 0; at most twice as many products as e has bits. */
 static weft_tensor by_number(weft_tensor a, int64_t e)
 {
-    weft_tensor r = weft_i(1), square = a;
+    weft_tensor r = weft_i(1), squared = a;
     for (; e > 1; e >>= 1) {
-        r = e & 1 ? mul(square, r) : r;
-        square = mul(square, square);
+        r = e & 1 ? mul(squared, r) : r;
+        squared = mul(squared, squared);
     }
-    return e ? mul(square, r) : wf_op2(WF_OP_ADD, NULL, mul(a, weft_i(0)), weft_i(1));
+    return e ? mul(squared, r) : wf_op2(WF_OP_ADD, NULL, mul(a, weft_i(0)), weft_i(1));
 }
 
 enum { SHORT = 8 }; /* exponents up to here have a plan each: half of the products */
@@ -92,12 +91,12 @@ enum { SHORT = 8 }; /* exponents up to here have a plan each: half of the produc
 /* The same in a trace: the bits are operands, and only how many there are is structure. */
 static weft_tensor by_bits(weft_tensor a, int64_t e)
 {
-    weft_tensor r = weft_i(1), square = a;
+    weft_tensor r = weft_i(1), squared = a;
     for (; e > 1; e >>= 1) {
-        r = mul(wf_op3(WF_OP_WHERE, NULL, weft_b(e & 1), square, weft_i(1)), r);
-        square = mul(square, square);
+        r = mul(wf_op3(WF_OP_WHERE, NULL, weft_b(e & 1), squared, weft_i(1)), r);
+        squared = mul(squared, squared);
     }
-    return mul(square, r);
+    return mul(squared, r);
 }
 
 /* a^b where b >= 0. Below that a whole number is left of a^b only if a is 1 or -1; else 0. */
@@ -105,13 +104,13 @@ static weft_tensor by_tensor(weft_tensor a, weft_tensor b, int dtype)
 {
     bool has_sign = dtype != WEFT_U8;
     int bits = 8 * (int)wf_dtype_size(dtype) - has_sign;
-    weft_tensor r = weft_i(1), square = a;
+    weft_tensor r = weft_i(1), squared = a;
     for (int k = 0; k < bits; k++) {
         weft_tensor bit = wf_op2(WF_OP_SHIFT_RIGHT, NULL, b, weft_i(k));
         bit = wf_op2(WF_OP_NOT_EQUAL, NULL, wf_op2(WF_OP_BITWISE_AND, NULL, bit, weft_i(1)),
                      weft_i(0));
-        r = mul(wf_op3(WF_OP_WHERE, NULL, bit, square, weft_i(1)), r);
-        square = k + 1 < bits ? mul(square, square) : square;
+        r = mul(wf_op3(WF_OP_WHERE, NULL, bit, squared, weft_i(1)), r);
+        squared = k + 1 < bits ? mul(squared, squared) : squared;
     }
     if (has_sign) {
         /* the bits below the sign say whether b is odd, and so what a power of -1 is: for 1 and -1 r is right */

@@ -36,14 +36,17 @@ extern "C" {
 /* -- elementwise, one operand ------------------------------------------------------------------------
  * Integers and bool go to f32 first, except where "keeps integers" is said: those take no bool (WEFT_EDTYPE).
  * The error in ULP of the f32 result is listed in docs/ulp.md. */
-WEFT_API weft_tensor weft_neg(weft_tensor x);         /* -x; keeps integers */
-WEFT_API weft_tensor weft_abs(weft_tensor x);         /* |x|; keeps integers */
-WEFT_API weft_tensor weft_sign(weft_tensor x);        /* -1, 0 or 1; NaN stays; keeps integers */
-WEFT_API weft_tensor weft_square(weft_tensor x);      /* x * x; keeps integers */
-WEFT_API weft_tensor weft_cube(weft_tensor x);        /* x * x * x */
-WEFT_API weft_tensor weft_reciprocal(weft_tensor x);  /* 1 / x */
-WEFT_API weft_tensor weft_sqrt(weft_tensor x);        /* NaN below 0 */
-WEFT_API weft_tensor weft_rsqrt(weft_tensor x);       /* 1 / sqrt(x) */
+WEFT_API weft_tensor weft_neg(weft_tensor x);        /* -x; keeps integers */
+WEFT_API weft_tensor weft_abs(weft_tensor x);        /* |x|; keeps integers */
+WEFT_API weft_tensor weft_sign(weft_tensor x);       /* -1, 0 or 1; NaN stays; keeps integers */
+WEFT_API weft_tensor weft_square(weft_tensor x);     /* x * x; keeps integers */
+WEFT_API weft_tensor weft_cube(weft_tensor x);       /* x * x * x */
+WEFT_API weft_tensor weft_reciprocal(weft_tensor x); /* 1 / x */
+WEFT_API weft_tensor weft_sqrt(weft_tensor x);       /* NaN below 0 */
+WEFT_API weft_tensor weft_rsqrt(weft_tensor x);      /* 1 / sqrt(x) */
+/* x^0.5 and x^-0.5 as powers: the roots, but +0 and +inf at -0, +inf and 0 at -inf. weft_pow by these numbers is these. */
+WEFT_API weft_tensor weft_pow_half(weft_tensor x);
+WEFT_API weft_tensor weft_pow_minus_half(weft_tensor x);
 WEFT_API weft_tensor weft_cbrt(weft_tensor x);        /* cube root, odd */
 WEFT_API weft_tensor weft_exp(weft_tensor x);         /* e^x */
 WEFT_API weft_tensor weft_exp2(weft_tensor x);        /* 2^x */
@@ -174,6 +177,8 @@ WEFT_API weft_status weft_cube_(weft_tensor x);
 WEFT_API weft_status weft_reciprocal_(weft_tensor x);
 WEFT_API weft_status weft_sqrt_(weft_tensor x);
 WEFT_API weft_status weft_rsqrt_(weft_tensor x);
+WEFT_API weft_status weft_pow_half_(weft_tensor x);
+WEFT_API weft_status weft_pow_minus_half_(weft_tensor x);
 WEFT_API weft_status weft_cbrt_(weft_tensor x);
 WEFT_API weft_status weft_exp_(weft_tensor x);
 WEFT_API weft_status weft_exp2_(weft_tensor x);

@@ -139,6 +139,17 @@ KFUN(VF32, rsqrt_f32, VF32 x)
     MATH_RSQRT(VF32, KF32, x);
 }
 
+KFUN(VF32, pow_half_f32, VF32 x)
+{
+    return SQRT(MATH_POW_BASE(x, MATH_INF32, KF32(0.0f)));
+}
+
+KFUN(VF32, pow_minus_half_f32, VF32 x)
+{
+    const VF32 a = MATH_POW_BASE(x, MATH_INF32, KF32(0.0f));
+    return CALL(rsqrt_f32, a);
+}
+
 KFUN(VF32, hypot_f32, VF32 x, VF32 y)
 {
     const VF64 a = F64_OF_F32(x), b = F64_OF_F32(y);

@@ -99,6 +99,20 @@ KFUN(VF64, rsqrt_f64, VF64 x)
     MATH_RSQRT(VF64, KF64, x);
 }
 
+/* x as what a power of it is a root of: +0 for -0, +inf for -inf. */
+#define MATH_POW_BASE(x, inf, zero) SELECT(EQ(x, NEG(inf)), inf, ADD(x, zero))
+
+KFUN(VF64, pow_half_f64, VF64 x)
+{
+    return SQRT(MATH_POW_BASE(x, MATH_INF64, KF64(0.0)));
+}
+
+KFUN(VF64, pow_minus_half_f64, VF64 x)
+{
+    const VF64 a = MATH_POW_BASE(x, MATH_INF64, KF64(0.0));
+    return CALL(rsqrt_f64, a);
+}
+
 KFUN(VF64, cbrt_f64, VF64 x)
 {
     const VF64 a = FABS(x);

@@ -214,8 +214,10 @@ static int64_t row_flops(const chooser *c, uint32_t k)
     const int compute = wf_dtype_compute(type) == WEFT_F64 ? WEFT_F64 : WEFT_F32;
     int64_t n = FLOPS_A_ROW + (type == WEFT_F16 || type == WEFT_BF16 ? FLOPS_HALF : 0);
     n += i->op == WF_OP_DIV || i->op == WF_OP_RECIPROCAL ? FLOPS_DIV
-         : i->op == WF_OP_SQRT || i->op == WF_OP_RSQRT   ? FLOPS_ROOT
-                                                         : 0;
+         : i->op == WF_OP_SQRT || i->op == WF_OP_RSQRT || i->op == WF_OP_POW_HALF ||
+                 i->op == WF_OP_POW_MINUS_HALF
+             ? FLOPS_ROOT
+             : 0;
     if (i->op == WF_OP_VJP) {
         const wf_attr *at = &c->f->attrs[i->attr];
         n += wf_flops_element((wf_op)at->ints[0], (int)at->ints[1], compute);

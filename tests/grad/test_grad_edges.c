@@ -96,10 +96,11 @@ static const double binary_points[] = {0, 100, -100, 1000, -1000, 1e-30, 1, 2, -
 static bool has_poles(int op)
 {
     static const int rows[] = {
-        WF_OP_RECIPROCAL, WF_OP_SQRT, WF_OP_RSQRT, WF_OP_CBRT,  WF_OP_EXP,   WF_OP_EXP2,
-        WF_OP_EXPM1,      WF_OP_LOG,  WF_OP_LOG2,  WF_OP_LOG10, WF_OP_LOG1P, WF_OP_ASIN,
-        WF_OP_ACOS,       WF_OP_SINH, WF_OP_COSH,  WF_OP_ACOSH, WF_OP_ATANH, WF_OP_DIV,
-        WF_OP_REMAINDER,  WF_OP_FMOD, WF_OP_POW,   WF_OP_HYPOT, WF_OP_XLOGY, WF_OP_BCE};
+        WF_OP_RECIPROCAL, WF_OP_SQRT,          WF_OP_RSQRT, WF_OP_CBRT,  WF_OP_EXP,   WF_OP_EXP2,
+        WF_OP_EXPM1,      WF_OP_LOG,           WF_OP_LOG2,  WF_OP_LOG10, WF_OP_LOG1P, WF_OP_ASIN,
+        WF_OP_ACOS,       WF_OP_SINH,          WF_OP_COSH,  WF_OP_ACOSH, WF_OP_ATANH, WF_OP_DIV,
+        WF_OP_REMAINDER,  WF_OP_FMOD,          WF_OP_POW,   WF_OP_HYPOT, WF_OP_XLOGY, WF_OP_BCE,
+        WF_OP_POW_HALF,   WF_OP_POW_MINUS_HALF};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i] == op) {
             return true;
@@ -271,13 +272,13 @@ Test(grad_edges, products_with_factors_of_zero)
 
 /* -- factors that were broadcast ---------------------------------------------------------------------------- */
 
-/* Their gradients have the bits of the products that are stored and then summed. */
-static void check_broadcast(weft_dtype dtype, weft_shape small, bool turned)
+/* Their gradients have the bits of the products that are stored and then summed. other: the other factor's extents. */
+static void check_broadcast(weft_dtype dtype, weft_shape small, weft_shape other, bool turned)
 {
     weft_scope s = weft_scope_begin();
     const weft_dtype compute = dtype == WEFT_F64 ? WEFT_F64 : WEFT_F32;
     const weft_shape all = weft_shape(3, 5, 70);
-    weft_tensor x = weft_cast(weft_randn(turned ? weft_shape(5, 3, 70) : all), dtype);
+    weft_tensor x = weft_cast(weft_randn(turned ? weft_shape(5, 3, 70) : other), dtype);
     x = turned ? weft_transpose(x, 0, 1) : x;
     weft_tensor w = weft_cast(weft_randn(small), dtype), b = weft_cast(weft_randn(small), dtype);
     weft_tensor g = weft_cast(weft_randn(all), dtype);
@@ -309,11 +310,16 @@ Test(grad_edges, gradients_of_broadcast_factors)
     static const weft_dtype types[] = {WEFT_F32, WEFT_F64, WEFT_F16, WEFT_BF16};
     for (int t = 0; t < 4; t++) {
         for (int turned = 0; turned < 2; turned++) {
-            check_broadcast(types[t], weft_shape(70), turned);
-            check_broadcast(types[t], weft_shape(5, 1), turned);
-            check_broadcast(types[t], weft_shape(3, 1, 70), turned);
-            check_broadcast(types[t], weft_shape(1, 1), turned);
+            const weft_shape all = weft_shape(3, 5, 70);
+            check_broadcast(types[t], weft_shape(70), all, turned);
+            check_broadcast(types[t], weft_shape(5, 1), all, turned);
+            check_broadcast(types[t], weft_shape(3, 1, 70), all, turned);
+            check_broadcast(types[t], weft_shape(1, 1), all, turned);
         }
+        /* both were */
+        check_broadcast(types[t], weft_shape(70), weft_shape(3, 5, 1), false);
+        check_broadcast(types[t], weft_shape(5, 1), weft_shape(3, 1, 70), false);
+        check_broadcast(types[t], weft_shape(3, 1, 70), weft_shape(5, 1), false);
     }
 }
 

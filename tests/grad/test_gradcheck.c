@@ -27,6 +27,8 @@ static const domain domains[] = {
     {WF_OP_LOG10, {0.5}, {2}},
     {WF_OP_SQRT, {0.5}, {2}},
     {WF_OP_RSQRT, {0.5}, {2}},
+    {WF_OP_POW_HALF, {0.5}, {2}},
+    {WF_OP_POW_MINUS_HALF, {0.5}, {2}},
     {WF_OP_CBRT, {0.5}, {2}},
     {WF_OP_RECIPROCAL, {0.5}, {2}},
     {WF_OP_ACOSH, {1.5}, {3}},

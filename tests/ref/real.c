@@ -84,6 +84,15 @@ REF_REAL1(rsqrt)
 {
     return 1 / sqrtl(x);
 }
+/* IEEE 754-2019, 9.2.1: pow of a zero or an infinity has no sign but where the exponent is an odd whole number */
+REF_REAL1(pow_half)
+{
+    return x == 0 ? 0 : isinf(x) ? INFINITY : sqrtl(x);
+}
+REF_REAL1(pow_minus_half)
+{
+    return x == 0 ? INFINITY : isinf(x) ? 0 : 1 / sqrtl(x);
+}
 REF_REAL1(sigmoid)
 {
     return 1 / (1 + expl(-x));

@@ -74,6 +74,8 @@ REF_REAL1(cube);
 REF_REAL1(reciprocal);
 REF_REAL1(sqrt);
 REF_REAL1(rsqrt);
+REF_REAL1(pow_half);
+REF_REAL1(pow_minus_half);
 REF_REAL1(cbrt);
 REF_REAL1(exp);
 REF_REAL1(exp2);
