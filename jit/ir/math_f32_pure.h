@@ -305,38 +305,36 @@ KFUN(VF32, tanh_f32, VF32 x)
     return COPYSIGN(FMA(NEG(m), q, m), x);
 }
 
-KFUN(VF32, sigmoid_f32, VF32 x)
+/* (1 + exp(-x)) 2^-32 for -110 <= x <= 40, which leaves room for exp(110). exp(-x) = 2^n (1 + u); what 1 + 2^n lacks goes with the
+ * rest, so that little more than one rounding is left. */
+KFUN(VF32, one_exp_f32, VF32 x)
 {
-    const VF32 e = CALL(exp_neg_f32, x);
-    const VF32 d = ADD(e, KF32(1.0f));
-    const VF32 y = DIV(SELECT(LT(x, KF32(0.0f)), e, KF32(1.0f)), d);
-    const VF32 dl = SUB(e, SUB(d, KF32(1.0f))); /* counts where e is small and d near 1 */
-    return FMA(NEG(y), dl, y);
+    const VF32 magic = KF32(0x1.8p23f + 95.0f);
+    const VF32 t = FMA(x, KF32(-0x1.715476p+0f), magic);
+    const VF32 n = SUB(t, magic);
+    const VF32 h = FMA(n, KF32(-0x1.62e43p-1f), NEG(x));
+    const VF32 r = FMA(n, KF32(0x1.05c61p-29f), h);
+    const VF32 s = FLT32(SHLK(BITS32(t), 23));
+    const VF32 u = MUL(r, FMA(r, POLY_exp_f32(r), KF32(1.0f)));
+    const VF32 w = ADD(s, KF32(0x1p-32f));
+    return ADD(w, FMA(u, s, SUB(KF32(0x1p-32f), SUB(w, s))));
 }
 
-/*
- * x sigmoid(x). The left tail x exp(x) is scaled after the product: exp(x) alone is subnormal, with few
- * digits left, where the product is not. From 20 on the sigmoid is 1.
- */
+KFUN(VF32, sigmoid_f32, VF32 x)
+{
+    const VF32 lo = MATH_ATLEAST32(x, KF32(-110.0f));
+    const VF32 c = MATH_ATMOST32(lo, KF32(40.0f));
+    const VF32 d = CALL(one_exp_f32, c);
+    return DIV(KF32(0x1p-32f), d);
+}
+
+/* x sigmoid(x), in the left tail rounded once into the subnormal range. From 20 on the sigmoid is 1. */
 KFUN(VF32, silu_f32, VF32 x)
 {
-    VF32 s1, s2;
-    const VF32 a = FABS(x);
-    const VF32 c = MATH_ATMOST32(a, KF32(110.0f));
-    const VF32 r = CALL(exp_low_reduce_f32, NEG(c), &s1, &s2);
-    const VF32 h = FMA(r, POLY_exp_f32(r), KF32(1.0f));
-    const VF32 e = MATH_SCALE32(FMA(r, h, KF32(1.0f)), s1, s2);
-    const VF32 u = MUL(r, h);
-    const VF32 cp = FMA(c, u, c); /* cp + cl = c exp(r) */
-    const VF32 cl = FMA(c, u, SUB(c, cp));
-    const VF32 d = ADD(e, KF32(1.0f));
-    const VF32 w = FMA(d, KF32(-0.5f), KF32(1.457107f)); /* 1 / d within 0.043 */
-    const VF32 dl = MUL(SUB(e, SUB(d, KF32(1.0f))), w);
-    const VB neg = LT(x, KF32(0.0f));
-    const VF32 b = SELECT(neg, MATH_SCALE32(cp, s1, s2), c);
-    const VF32 bl = FMA(b, NEG(dl), SELECT(neg, MATH_SCALE32(cl, s1, s2), KF32(0.0f)));
-    const VF32 y = DIV(ADD(b, bl), d);
-    return COPYSIGN(SELECT(GT(x, KF32(20.0f)), x, y), x);
+    const VF32 lo = MATH_ATLEAST32(x, KF32(-110.0f));
+    const VF32 c = MATH_ATMOST32(lo, KF32(40.0f));
+    const VF32 d = CALL(one_exp_f32, c);
+    return SELECT(GT(x, KF32(20.0f)), x, MUL(DIV(lo, d), KF32(0x1p-32f)));
 }
 
 /*
