@@ -50,7 +50,8 @@ typedef struct engine {
     bool in_place;             /* x can be read as compute values without a load */
     const wf_sum_kernels *sum; /* for sums of values as they lie in memory, else NULL */
     wf_span_fn span;           /* for those and for sums of their squares, else NULL */
-    bool near;                 /* wide: the tree of a block's lanes is done in registers */
+    void (*extreme)(void *, const void *, int64_t); /* of elements as they lie in memory, or NULL */
+    bool near; /* wide: the tree of a block's lanes is done in registers */
 } engine;
 
 const wf_red_kernels *wf_red_kernels_of(int compute)
@@ -379,6 +380,10 @@ static void inner_block(const engine *e, int64_t kept, int64_t block, char *out)
     int64_t ox = 0, oy = 0;
     wf_red_locate(kept, g->nk, g->kd, g->kx, g->ky, &ox, &oy);
     const void *x = xs;
+    if (e->extreme && g->nr <= 1 && (g->nr == 0 || g->rx[0] == 1)) {
+        e->extreme(out, at(j->x, ox + r), n);
+        return;
+    }
     if (e->in_place && g->nr <= 1 && (g->nr == 0 || g->rx[0] == 1)) {
         x = at(j->x, ox + r);
     } else {
@@ -528,10 +533,9 @@ static int run_inner(engine *e)
         }
     }
     int64_t per = g->reduced < WF_BLOCK ? g->reduced : WF_BLOCK;
-    const bool spread =
-        j->map == WF_MAP_NONE &&
-        (g->nr > 1 || (g->nr == 1 && (is_spread(g->rx[0]) ||
-                                      (!e->in_place && e->span == NULL && per < SHORT_ROW))));
+    const int64_t together = e->in_place || e->span ? 0 : e->extreme ? WF_LANES : SHORT_ROW;
+    const bool spread = j->map == WF_MAP_NONE &&
+                        (g->nr > 1 || (g->nr == 1 && (is_spread(g->rx[0]) || per < together)));
     wf_parallel_for(g->kept * e->blocks, (TASK_ELEMENTS + per - 1) / per,
                     e->span != NULL && lines ? span_task
                     : spread                 ? spread_task
@@ -1009,6 +1013,11 @@ int wf_red_run(const wf_red_job *job)
     e.span = e.sum                                                              ? e.sum->span
              : squares && job->compute == WEFT_F32 && job->x->dtype == WEFT_F32 ? squares_now()
                                                                                 : NULL;
+    const bool order = job->op == WF_RED_MAX || job->op == WF_RED_MIN;
+    e.extreme = order && job->compute == WEFT_I64 && job->x->dtype == WEFT_I32 && !job->truth &&
+                        job->map == WF_MAP_NONE
+                    ? e.k->i32[job->op == WF_RED_MIN]
+                    : NULL;
     const bool inner = g->nr == 0 || g->rx[g->nr - 1] == 1;
     const int64_t step = g->nk > 0 ? g->kx[g->nk - 1] : 0;
     if (inner || step == 0 || g->kd[g->nk - 1] < 4 || !is_nearer(&e, step)) {

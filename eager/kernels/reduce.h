@@ -57,6 +57,8 @@ typedef struct wf_red_kernels {
     void (*store)(void *dst, int dtype, const void *src, int64_t n);
     /* dst := src with non-temporal stores; a store fence must follow. */
     void (*stream)(void *dst, const void *src, size_t bytes);
+    /* *out = the largest, the smallest of x[0..n) of i32; i64 only. */
+    void (*i32[2])(void *out, const void *x, int64_t n);
     /* out[i] = p[i] + log(x[i]) / pow(x[i], q[0]); floats only. */
     void (*add_log)(void *out, const void *p, const void *x, int64_t n);
     void (*power)(void *out, const void *x, const void *q, int64_t n);

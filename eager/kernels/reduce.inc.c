@@ -121,6 +121,26 @@ static void map_i64(wf_map map, void *dst, const void *x, const void *y, const v
     memmove(dst, x, (size_t)n * sizeof(int64_t)); /* integers are only loaded, as values or truth */
 }
 
+/* Elements as they lie in memory: widened ones are twice as many registers, and a pass of their own. */
+static void max_i32(void *out, const void *xv, int64_t n)
+{
+    const int32_t *x = xv;
+    int32_t r = x[0];
+    for (int64_t i = 1; i < n; i++) {
+        r = x[i] > r ? x[i] : r;
+    }
+    *(int64_t *)out = r;
+}
+static void min_i32(void *out, const void *xv, int64_t n)
+{
+    const int32_t *x = xv;
+    int32_t r = x[0];
+    for (int64_t i = 1; i < n; i++) {
+        r = x[i] < r ? x[i] : r;
+    }
+    *(int64_t *)out = r;
+}
+
 /* dst := src past the caches. */
 static void stream(void *dst, const void *src, size_t bytes)
 {
@@ -139,18 +159,18 @@ static void stream(void *dst, const void *src, size_t bytes)
     memcpy(d + i, s + i, bytes - i);
 }
 
-#define KERNELS(sfx, bytes, truth_fn, add_log_fn, power_fn)                                        \
+#define KERNELS(sfx, bytes, truth_fn, max_fn, min_fn, add_log_fn, power_fn)                        \
     {                                                                                              \
         .size = bytes, .run = {run_sum_##sfx, run_prod_##sfx, run_max_##sfx, run_min_##sfx},       \
         .shorts = {shorts_sum_##sfx, shorts_prod_##sfx, shorts_max_##sfx, shorts_min_##sfx},       \
         .rows = {rows_sum_##sfx, rows_prod_##sfx, rows_max_##sfx, rows_min_##sfx},                 \
         .map = map_##sfx, .arg = arg_##sfx, .arg_row = arg_row_##sfx, .load = load_##sfx,          \
-        .truth = truth_fn, .store = store_##sfx, .stream = stream, .add_log = add_log_fn,          \
-        .power = power_fn,                                                                         \
+        .truth = truth_fn, .store = store_##sfx, .stream = stream, .i32 = {max_fn, min_fn},        \
+        .add_log = add_log_fn, .power = power_fn,                                                  \
     }
 
 const wf_red_kernels WF_JOIN(wf_red_kernels, WF_ISA)[3] = {
-    KERNELS(f32, 4, NULL, add_log_f32, power_f32),
-    KERNELS(f64, 8, NULL, add_log_f64, power_f64),
-    KERNELS(i64, 8, truth_i64, NULL, NULL),
+    KERNELS(f32, 4, NULL, NULL, NULL, add_log_f32, power_f32),
+    KERNELS(f64, 8, NULL, NULL, NULL, add_log_f64, power_f64),
+    KERNELS(i64, 8, truth_i64, max_i32, min_i32, NULL, NULL),
 };
