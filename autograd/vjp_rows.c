@@ -345,6 +345,16 @@ static weft_tensor expanded_vjp(wf_vjp *v, int which, const wf_type *out, int co
     return r;
 }
 
+/* Elements of v that stand where others do, for each that is there. */
+static int64_t repeats(const wf_view *v)
+{
+    int64_t n = 1;
+    for (int i = 0; i < v->rank; i++) {
+        n *= v->strides[i] == 0 ? v->dims[i] : 1;
+    }
+    return n;
+}
+
 /*
  * The gradient of a factor that was broadcast, summed over what it was broadcast to: g times the other factor is not
  * stored on the way. The map of batch norm's gradient, y * ((x - p) * q), has the product's bits for p = 0, q = 1. False: it
@@ -378,12 +388,14 @@ static bool sum_of_products(wf_vjp *v, int which, const wf_type *out, const wf_t
     }
     static const double one = 1, nothing = 0;
     static const float one_f32 = 1;
+    /* what is walked as it lies: not the factor that was broadcast, too */
+    const int first = repeats(&view[0]) < repeats(&view[1]) ? 0 : 1;
     wf_slot_view(wf_slot_at(v->c, r->slot), &d);
     wf_red_job job = {.op = WF_RED_SUM,
                       .map = WF_MAP_XHAT,
                       .compute = compute,
-                      .x = &view[1],
-                      .y = &view[0],
+                      .x = &view[first],
+                      .y = &view[1 - first],
                       .p = &nothing,
                       .q = compute == WEFT_F64 ? (const void *)&one : &one_f32,
                       .one_param = true,
