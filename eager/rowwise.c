@@ -1,12 +1,15 @@
 /*
  * eager/rowwise.c -- softmax and log_softmax, forward and backward.
  *
- * Rows along the last axis run in place; along another axis the operands are copied with that axis
- * last and the result is copied back. Bits follow the compositions in eager/kernels/rowwise.h.
+ * Rows along the last axis run in place. Along another axis columns that lie side by side go together, a row of them at a
+ * time, where they are short; else the operands are copied with that axis last and the result is copied back. Bits follow the
+ * compositions in eager/kernels/rowwise.h.
  */
 #include "eager/rows.h"
 
 #include "eager/alloc.h"
+#include "eager/kernels/kernels.h"
+#include "eager/pool.h"
 
 typedef struct softmax_job {
     const wf_row_kernels *k;
@@ -48,6 +51,167 @@ static int run_packed(wf_exec *e, const wf_packed *src, void *to, int64_t n)
     return wf_rows_run(&r, e->why);
 }
 
+/* -- columns ------------------------------------------------------------------------------------------ */
+
+enum {
+    PART = 48 << 10, /* bytes of a task's values at one stage */
+    COLUMNS = 64,    /* the fewest that canonical sums take side by side */
+    MOST_COLUMNS = 1024,
+    ROW_BYTES = MOST_COLUMNS * 8,
+    LONGEST = PART / COLUMNS / 4, /* column */
+    CUT = 16,                     /* tasks begin at multiples of so many columns */
+    COLUMNS_TASK = 1 << 15        /* elements worth a task */
+};
+
+typedef struct column_job {
+    wf_op op;
+    int nsrc, compute, size;
+    int64_t n, inner, tiles; /* values of a column; columns side by side; tasks of these */
+    const wf_view *src, *dst;
+} column_job;
+
+/* Values of one operand: rows of the task's columns. */
+typedef struct column_rows {
+    const char *at;
+    int64_t step; /* bytes from row to row */
+} column_rows;
+
+static void apply(const column_job *j, wf_op op, void *to, const void *a, const void *b, int64_t w)
+{
+    const void *const src[2] = {a, b};
+    wf_kernels_now()->map[wf_ct(j->compute)][op](to, src, (size_t)w, 0);
+}
+
+/* The columns that begin at element `at` of operand k, w of them: as they lie in memory, or widened in room. */
+static column_rows rows_of(const column_job *j, int k, int64_t at, int64_t w, char *room)
+{
+    const wf_view *v = &j->src[k];
+    const int64_t from = (int64_t)wf_dtype_size(v->dtype);
+    const char *x = (const char *)v->data + at * from;
+    if (v->dtype == j->compute) {
+        return (column_rows){x, j->inner * from};
+    }
+    for (int64_t r = 0; r < j->n; r++) {
+        wf_red_kernels_of(j->compute)
+            ->load(room + r * w * j->size, x + r * j->inner * from, v->dtype, 1, w);
+    }
+    return (column_rows){room, w * j->size};
+}
+
+/* x - max(x) to d. */
+static void less_largest(const column_job *j, column_rows x, char *d, int64_t w)
+{
+    _Alignas(64) char m[ROW_BYTES];
+    const void *rows[LONGEST];
+    for (int64_t r = 0; r < j->n; r++) {
+        rows[r] = x.at + r * x.step;
+    }
+    wf_red_kernels_of(j->compute)->rows[WF_RED_MAX](m, rows, j->n, w, 1);
+    for (int64_t r = 0; r < j->n; r++) {
+        apply(j, WF_OP_SUB, d + r * w * j->size, rows[r], m, w);
+    }
+}
+
+/* Row r of the result, and of what it is made. */
+static void column_row(const column_job *j, void *to, const char *a, const char *b, const char *t,
+                       const char *s, int64_t w)
+{
+    _Alignas(64) char u[ROW_BYTES];
+    if (j->op == WF_OP_SOFTMAX) { /* exp(x - m) / sum */
+        apply(j, WF_OP_DIV, to, t, s, w);
+    } else if (j->op == WF_OP_LOG_SOFTMAX) { /* (x - m) - log sum */
+        apply(j, WF_OP_SUB, to, a, s, w);
+    } else if (j->op == WF_OP_SOFTMAX_BWD) { /* y * (g - sum) */
+        apply(j, WF_OP_SUB, u, a, s, w);
+        apply(j, WF_OP_MUL, to, b, u, w);
+    } else { /* g - exp(y) * sum */
+        apply(j, WF_OP_EXP, u, b, NULL, w);
+        apply(j, WF_OP_MUL, u, u, s, w);
+        apply(j, WF_OP_SUB, to, a, u, w);
+    }
+}
+
+static void do_columns(const column_job *j, int64_t at, int64_t w)
+{
+    _Alignas(64) char room[3][PART];
+    _Alignas(64) char s[ROW_BYTES], out[ROW_BYTES];
+    const wf_sum_kernels *sum = wf_sum_kernels_of(j->compute);
+    const int64_t step = w * j->size;
+    column_rows a = rows_of(j, 0, at, w, room[0]), b = {NULL, 0}, t = {room[2], step};
+    if (j->nsrc > 1) {
+        b = rows_of(j, 1, at, w, room[1]);
+    } else {
+        less_largest(j, a, room[0], w);
+        a = (column_rows){room[0], step};
+    }
+    for (int64_t r = 0; r < j->n && j->op != WF_OP_LOG_SOFTMAX_BWD; r++) { /* what is summed up */
+        const char *x = a.at + r * a.step, *y = b.at + r * b.step;
+        const bool product = j->op == WF_OP_SOFTMAX_BWD;
+        apply(j, product ? WF_OP_MUL : WF_OP_EXP, room[2] + r * step, x, product ? y : NULL, w);
+    }
+    if (j->op == WF_OP_LOG_SOFTMAX_BWD) {
+        t = a;
+    }
+    sum->tree(s, t.at, t.step / j->size, j->n, w);
+    if (j->op == WF_OP_LOG_SOFTMAX) {
+        apply(j, WF_OP_LOG, s, s, NULL, w);
+    }
+    const int64_t to = (int64_t)wf_dtype_size(j->dst->dtype);
+    for (int64_t r = 0; r < j->n; r++) {
+        char *row = (char *)j->dst->data + (at + r * j->inner) * to;
+        const bool same = j->dst->dtype == j->compute;
+        column_row(j, same ? row : out, a.at + r * a.step, b.at + r * b.step, t.at + r * t.step, s,
+                   w);
+        if (!same) {
+            wf_red_kernels_of(j->compute)->store(row, j->dst->dtype, out, w);
+        }
+    }
+}
+
+static void columns_task(void *arg, int64_t begin, int64_t end)
+{
+    const column_job *j = arg;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t k = i % j->tiles, at = k * j->inner / j->tiles / CUT * CUT;
+        const int64_t next = (k + 1) * j->inner / j->tiles / CUT * CUT;
+        do_columns(j, i / j->tiles * j->n * j->inner + at,
+                   (k + 1 < j->tiles ? next : j->inner) - at);
+    }
+}
+
+/* False: not for columns of this kind. */
+static bool run_columns(wf_exec *e, int axis)
+{
+    const wf_view *dst = &e->dst[0];
+    column_job j = {.op = e->op, .nsrc = e->nsrc, .src = e->src, .dst = dst, .inner = 1};
+    j.compute = wf_red_compute(dst->dtype);
+    j.size = (int)wf_red_size(j.compute);
+    j.n = dst->dims[axis];
+    for (int i = axis + 1; i < dst->rank; i++) {
+        j.inner *= dst->dims[i];
+    }
+    int64_t fits = PART / j.size / j.n / CUT * CUT;
+    fits = fits < MOST_COLUMNS ? fits : MOST_COLUMNS;
+    if (fits < COLUMNS) {
+        return false;
+    }
+    /* even shares, of which a cut moves an end by less than CUT: all fit, and none is less than COLUMNS */
+    j.tiles = j.inner <= fits ? 1 : (j.inner + fits - CUT - 1) / (fits - CUT);
+    bool dense =
+        wf_view_is_contiguous(dst) && j.inner / j.tiles >= (j.tiles > 1 ? COLUMNS + CUT : COLUMNS);
+    for (int i = 0; i < e->nsrc; i++) {
+        const wf_view *x = &e->src[i];
+        dense = dense && wf_view_is_contiguous(x) && x->data != dst->data &&
+                (x->dtype == j.compute || (WF_BIT(x->dtype) & WF_DT_F));
+    }
+    if (!dense) {
+        return false;
+    }
+    wf_parallel_for(wf_view_numel(dst) / (j.n * j.inner) * j.tiles,
+                    COLUMNS_TASK / (j.n * (j.inner / j.tiles)) + 1, columns_task, &j);
+    return true;
+}
+
 WF_EXEC_DECL(softmax)
 {
     wf_view *dst = &e->dst[0];
@@ -55,6 +219,9 @@ WF_EXEC_DECL(softmax)
     int last = axis == dst->rank - 1 ? -1 : axis;
     int64_t n = dst->rank > 0 ? dst->dims[axis] : 1;
     if (wf_view_numel(dst) == 0) {
+        return 0;
+    }
+    if (last >= 0 && run_columns(e, axis)) {
         return 0;
     }
     wf_packed src[2] = {{.data = NULL}};

@@ -149,6 +149,37 @@ Test(rowwise, softmax)
     }
 }
 
+/* Columns side by side: few and many, long and short, of which tasks have the same or different numbers. */
+Test(rowwise, softmax_of_columns)
+{
+    static const wf_op ops[] = {WF_OP_SOFTMAX, WF_OP_LOG_SOFTMAX, WF_OP_SOFTMAX_BWD,
+                                WF_OP_LOG_SOFTMAX_BWD};
+    static const int64_t shapes[][2] = {{1, 64},   {2, 70},    {5, 200},  {16, 1030},
+                                        {90, 130}, {128, 400}, {192, 64}, {193, 64},
+                                        {3, 2500}, {7, 63},    {100, 81}};
+    int trial = 0;
+    for (size_t k = 0; k < sizeof shapes / sizeof shapes[0]; k++) {
+        for (int t = 0; t < 4; t++) {
+            const wf_op op = ops[(k + (size_t)t) % 4];
+            const int64_t dims[3] = {2, shapes[k][0], shapes[k][1]}, axis = 1;
+            set_machine(trial++);
+            operand a = make_operand(float_types[t], 3, dims, PLAIN);
+            operand b = make_operand(float_types[t], 3, dims, PLAIN);
+            fill_operand(&a, t % 2);
+            fill_operand(&b, 0);
+            const bool forward = op == WF_OP_SOFTMAX || op == WF_OP_LOG_SOFTMAX;
+            wf_view src[2] = {a.v, b.v};
+            wf_attr attr = {.n_ints = 1, .ints = &axis};
+            call c = run_op(op, wf_exec_softmax, &attr, forward ? 1 : 2, src);
+            cr_assert_eq(c.status, 0, "%s", c.why.rule);
+            expect_softmax(op, &a.v, forward ? NULL : &b.v, &c.dst[0].v, 1);
+            free_call(&c);
+            free_operand(&a);
+            free_operand(&b);
+        }
+    }
+}
+
 /* Quotients of every size, down to where they lose digits and vanish: the kernel multiplies by a reciprocal. */
 Test(rowwise, softmax_quotients)
 {
