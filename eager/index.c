@@ -2,7 +2,7 @@
  * eager/index.c -- gathers and scatters: take_along, index_select, scatter_add, index_add, one_hot.
  *
  * Invariants
- *  - All indices are checked before anything is read or written through them; the error names the
+ *  - An index is checked before anything is read through it, all are before anything is added to; the error names the
  *    first bad one in row-major order, whichever thread met it. Negative indices count from the end.
  *  - Additions happen in index order for every destination: destinations are split among tasks by
  *    columns, so that each is owned by one task that walks the indices in order. Half types add in
@@ -17,34 +17,22 @@
 typedef struct check_args {
     const int64_t *at;
     int64_t extent;
-    _Atomic int64_t bad; /* smallest bad position */
+    _Atomic int64_t bad;       /* smallest bad position */
+    _Atomic unsigned from_end; /* some count from the end */
 } check_args;
 
-/* Indices whose places are worked out together, once for all rows of a task. */
-enum { TOGETHER = 256 };
-
-/* Is one of them not in [-n, n)? Of index + n or of what lies between that and 2 n the highest bit is set then. */
-static inline uint64_t outside(const int64_t *index, int count, uint64_t n)
-{
-    uint64_t bits = 0;
-    for (int i = 0; i < count; i++) {
-        const uint64_t up = (uint64_t)index[i] + n;
-        bits |= up | (2 * n - 1 - up);
-    }
-    return bits >> 63;
-}
+/* Indices that are looked at, or whose places are worked out, together; rows that share this, at least. */
+enum { TOGETHER = 256, SHARED = 16 };
 
 static void check_indices(void *arg, int64_t begin, int64_t end)
 {
     check_args *a = arg;
     const uint64_t n = (uint64_t)a->extent;
-    uint64_t wrong = 0;
-    int64_t at = begin;
-    for (; end - at >= TOGETHER; at += TOGETHER) {
-        wrong |= outside(a->at + at, TOGETHER, n);
+    const unsigned range = wf_kernels_now()->range(a->at + begin, (size_t)(end - begin), a->extent);
+    if (range & WF_FROM_END) {
+        atomic_store_explicit(&a->from_end, 1, memory_order_relaxed);
     }
-    wrong |= outside(a->at + at, (int)(end - at), n);
-    for (int64_t i = begin; wrong && i < end; i++) {
+    for (int64_t i = begin; range & WF_OUTSIDE && i < end; i++) {
         if ((uint64_t)a->at[i] + n >= 2 * n) {
             int64_t seen = atomic_load_explicit(&a->bad, memory_order_relaxed);
             while (i < seen && !atomic_compare_exchange_weak(&a->bad, &seen, i)) {
@@ -54,36 +42,46 @@ static void check_indices(void *arg, int64_t begin, int64_t end)
     }
 }
 
-/* Indices as contiguous i64, checked against an extent; values may still be negative. */
-static int load_indices(const wf_view *v, int64_t extent, int axis, wf_dense *out, wf_why *why)
+/* Are all n indices in [-extent, extent)? Else the error of the first that is not. *plain: none is negative. */
+static int check(const int64_t *at, int64_t n, int64_t extent, int axis, bool *plain, wf_why *why)
 {
-    int code = wf_dense_of(v, WEFT_I64, out, why);
-    if (code) {
-        return code;
-    }
-    int64_t n = wf_view_numel(v);
-    check_args a = {.at = out->data, .extent = extent, .bad = n};
+    check_args a = {.at = at, .extent = extent, .bad = n};
     wf_parallel_for(n, 16384, check_indices, &a);
-    int64_t bad = atomic_load(&a.bad);
+    const int64_t bad = atomic_load(&a.bad);
+    *plain = !atomic_load(&a.from_end);
     if (bad == n) {
         return 0;
     }
-    const int64_t found = a.at[bad];
+    const int64_t found = at[bad];
     char sign[64] = "";
     if (found > INT64_MAX / 2) { /* losses take signs off, so that no class counts from the end */
         snprintf(sign, sizeof sign, "; %" PRId64 " if a loss took its sign off", found + INT64_MIN);
     }
-    code = wf_fail(why, WEFT_EINDEX,
-                   "index %" PRId64 " (element %" PRId64
-                   " of the indices%s) is outside axis %d of extent %" PRId64,
-                   found, bad, sign, axis, extent);
+    const int code = wf_fail(why, WEFT_EINDEX,
+                             "index %" PRId64 " (element %" PRId64
+                             " of the indices%s) is outside axis %d of extent %" PRId64,
+                             found, bad, sign, axis, extent);
     if (extent > 0) {
         wf_hint(why, "indices run from 0 to %" PRId64 ", or from -%" PRId64 " to -1 from the end",
                 extent - 1, extent);
     } else {
         wf_hint(why, "the axis is empty, so no index is valid");
     }
-    wf_dense_free(out);
+    return code;
+}
+
+/* Indices as contiguous i64, checked against an extent; values may still be negative. */
+static int load_indices(const wf_view *v, int64_t extent, int axis, wf_dense *out, bool *plain,
+                        wf_why *why)
+{
+    int code = wf_dense_of(v, WEFT_I64, out, why);
+    if (code) {
+        return code;
+    }
+    code = check(out->data, wf_view_numel(v), extent, axis, plain, why);
+    if (code) {
+        wf_dense_free(out);
+    }
     return code;
 }
 
@@ -200,7 +198,8 @@ WF_EXEC_DECL(index_select)
     int axis = (int)e->attr->ints[0];
     wf_dense idx, whole = {0};
     wf_view rows;
-    int code = load_indices(&e->src[1], x->dims[axis], axis, &idx, e->why);
+    bool plain;
+    int code = load_indices(&e->src[1], x->dims[axis], axis, &idx, &plain, e->why);
     if (!code && is_scattered(x, axis, wf_view_numel(&e->src[1]))) {
         code = wf_dense_of(x, x->dtype, &whole, e->why);
         if (code) {
@@ -229,7 +228,8 @@ WF_EXEC_DECL(index_select)
     int64_t outer = product(x->dims, axis);
     if (wf_view_numel(&e->dst[0]) > 0) {
         if (a.inner == 1) {
-            wf_parallel_for(outer, wf_row_grain(a.n * (int64_t)a.size), select_elements, &a);
+            const int64_t grain = wf_row_grain(a.n * (int64_t)a.size);
+            wf_parallel_for(outer, grain > SHARED ? grain : SHARED, select_elements, &a);
         } else {
             int64_t grain = wf_row_grain(a.inner * (int64_t)a.size);
             wf_parallel_for(outer * a.n, grain, select_slices, &a);
@@ -249,19 +249,23 @@ typedef struct along_args {
     int axis;
     int64_t extent, n; /* extent of the axis; elements of the last axis of the result */
     size_t size;
+    bool checked;
+    _Atomic bool bad; /* an index that was not checked before is outside */
 } along_args;
 
-/* out[k] = in[k step + (at[k], which may count from the end of `extent`) jump] */
+/* Rows of the result below which indices are checked before, all at once. */
+enum { SHORT_ROW = 32 };
+
+/* out[k] = in[k step + (at[k], which may count from the end of `extent`) jump], n <= TOGETHER */
 static void take(void *out, const void *in, const int64_t *at, int64_t n, int64_t step,
-                 int64_t jump, int64_t extent, size_t size)
+                 int64_t jump, int64_t extent, bool from_end, size_t size)
 {
+    int64_t place[TOGETHER];
     if (step == 0 && jump == 1) { /* along the last axis */
-#define TAKE_NEAR(type)                                                                            \
-    for (int64_t k = 0; k < n; k++) {                                                              \
-        ((type *)out)[k] = ((const type *)in)[wrap_index(at[k], extent)];                          \
-    }
-        WF_BY_SIZE(size, TAKE_NEAR)
-#undef TAKE_NEAR
+        if (from_end) {
+            find_places(at, n, extent, 1, place);
+        }
+        take_places(out, in, from_end ? place : at, n, size);
         return;
     }
 #define TAKE(type)                                                                                 \
@@ -272,21 +276,33 @@ static void take(void *out, const void *in, const int64_t *at, int64_t n, int64_
 #undef TAKE
 }
 
+/* Indices are looked at while the first cache has them: they are twice the bytes of f32 values. */
 static void take_rows(void *arg, int64_t begin, int64_t end)
 {
-    const along_args *a = arg;
+    along_args *a = arg;
     const wf_view *x = a->x;
+    const int64_t size = (int64_t)a->size;
+    unsigned (*const range_of)(const int64_t *, size_t, int64_t) = wf_kernels_now()->range;
     int last = x->rank - 1;
     int64_t strides[WF_MAX_RANK];
     memcpy(strides, x->strides, sizeof strides);
     strides[a->axis] = 0; /* the index replaces the position along the axis */
     int64_t step = strides[last], jump = x->strides[a->axis];
     for (int64_t r = begin; r < end; r++) {
-        int64_t base = wf_offset_of(r, last, a->dims, strides);
-        const int64_t *at = a->at + r * a->n;
-        take((char *)a->dst + (size_t)(r * a->n) * a->size,
-             (const char *)x->data + base * (int64_t)a->size, at, a->n, step, jump, a->extent,
-             a->size);
+        const char *in = (const char *)x->data + wf_offset_of(r, last, a->dims, strides) * size;
+        for (int64_t k = 0; k < a->n; k += TOGETHER) {
+            const int64_t n = a->n - k < TOGETHER ? a->n - k : TOGETHER, i = r * a->n + k;
+            unsigned range = WF_FROM_END;
+            if (!a->checked) {
+                range = range_of(a->at + i, (size_t)n, a->extent);
+            }
+            if (range & WF_OUTSIDE) {
+                atomic_store(&a->bad, true);
+                return;
+            }
+            take((char *)a->dst + i * size, in + k * step * size, a->at + i, n, step, jump,
+                 a->extent, range & WF_FROM_END, a->size);
+        }
     }
 }
 
@@ -295,7 +311,7 @@ WF_EXEC_DECL(take_along)
     const wf_view *x = &e->src[0];
     int axis = (int)e->attr->ints[0];
     wf_dense idx;
-    int code = load_indices(&e->src[1], x->dims[axis], axis, &idx, e->why);
+    int code = wf_dense_of(&e->src[1], WEFT_I64, &idx, e->why);
     if (code) {
         return code;
     }
@@ -307,12 +323,18 @@ WF_EXEC_DECL(take_along)
                     .extent = x->dims[axis],
                     .n = e->dst[0].dims[x->rank - 1],
                     .size = wf_dtype_size(x->dtype)};
-    int64_t total = wf_view_numel(&e->dst[0]);
-    if (total > 0) {
+    const int64_t total = wf_view_numel(&e->dst[0]);
+    bool plain;
+    a.checked = a.n < SHORT_ROW;
+    if (a.checked) {
+        code = check(a.at, total, a.extent, axis, &plain, e->why);
+    }
+    if (!code && total > 0) {
         wf_parallel_for(total / a.n, wf_row_grain(a.n * (int64_t)a.size), take_rows, &a);
+        code = atomic_load(&a.bad) ? check(a.at, total, a.extent, axis, &plain, e->why) : 0;
     }
     wf_dense_free(&idx);
-    return 0;
+    return code;
 }
 
 /* -- scatter_add and index_add --------------------------------------------------------------------- */
@@ -322,7 +344,8 @@ typedef struct add_args {
     void *dst; /* contiguous, compute type */
     const void *values;
     const int64_t *at;
-    int along;                   /* scatter_add: one index per value */
+    bool along;                  /* scatter_add: one index per value */
+    bool near;                   /* along the last axis, and none counts from the end */
     int64_t count, inner, chunk; /* indices along the axis, columns, columns a task */
     int64_t extent, axis_stride; /* of dst along the axis */
     wf_map_fn add;
@@ -374,7 +397,10 @@ __attribute__((noinline)) static void find_rows(const add_args *a, int64_t o, in
                 (type *)a->dst + wf_offset_of(o, a->outer_rank, a->outer_dims, a->outer_strides);  \
             const type *v = (const type *)a->values + o * a->count;                                \
             const int64_t *index = a->at + o * a->count;                                           \
-            for (int64_t k = 0; k < a->count; k++) {                                               \
+            for (int64_t k = 0; a->near && k < a->count; k++) {                                    \
+                d[index[k]] = (type)(d[index[k]] + v[k]);                                          \
+            }                                                                                      \
+            for (int64_t k = 0; !a->near && k < a->count; k++) {                                   \
                 type *out = d + wrap_index(index[k], extent) * jump;                               \
                 *out = (type)(*out + v[k]);                                                        \
             }                                                                                      \
@@ -515,6 +541,7 @@ static int add_values(wf_exec *e, add_args *a)
         a->values = in.data;
         a->inner_at = table.data;
         a->axis_stride = e->dst[0].strides[axis];
+        a->near = a->near && a->axis_stride == 1;
         a->outer_rank = axis;
         a->outer_dims = values->dims;
         memcpy(a->outer_strides, e->dst[0].strides, sizeof a->outer_strides);
@@ -533,13 +560,109 @@ static int add_values(wf_exec *e, add_args *a)
     return code;
 }
 
+/* -- index_add of halves --------------------------------------------------------------------------------- */
+/* Rows of dst that values go to are widened one at a time, not dst and the values as a whole: most rows of an embedding's
+ * gradient stay what they are. The values of a row are found by the places of its indices in their order. */
+enum { WIDE = 1024 /* columns that are widened together */, LEAST_ROW = 32 };
+
+typedef struct half_args {
+    const wf_view *dst, *values;
+    const char *from; /* the values */
+    const int64_t *first,
+        *order; /* of a row: where in order its indices begin, which end where the next begin */
+    int64_t extent, count, inner;
+} half_args;
+
+static void add_halves(void *arg, int64_t begin, int64_t end)
+{
+    const half_args *a = arg;
+    const wf_kernels *k = wf_kernels_now();
+    const int to = a->dst->dtype, from = a->values->dtype;
+    const int64_t size = (int64_t)wf_dtype_size(to), step = (int64_t)wf_dtype_size(from);
+    _Alignas(64) float acc[WIDE], more[WIDE];
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t o = i / a->extent, r = i % a->extent, last = a->first[r + 1];
+        for (int64_t c = 0; c < a->inner && a->first[r] < last; c += WIDE) {
+            const size_t n = (size_t)(a->inner - c < WIDE ? a->inner - c : WIDE);
+            char *out = (char *)a->dst->data + (i * a->inner + c) * size;
+            k->cast[WEFT_F32][to](acc, out, n);
+            for (int64_t at = a->first[r]; at < last; at++) {
+                const int64_t value = (o * a->count + a->order[at]) * a->inner + c;
+                k->cast[WEFT_F32][from](more, a->from + value * step, n);
+                k->map[WF_CT_F32][WF_OP_ADD](acc, (const void *const[]){acc, more}, n, 0);
+            }
+            k->cast[to][WEFT_F32](out, acc, n);
+        }
+    }
+}
+
+/* first[extent + 1] and order[count] of the indices, in room for both. */
+static void sort_places(const int64_t *at, int64_t count, int64_t extent, int64_t *first,
+                        int64_t *order)
+{
+    memset(first, 0, (size_t)(extent + 1) * sizeof *first);
+    for (int64_t k = 0; k < count; k++) {
+        first[wrap_index(at[k], extent)]++;
+    }
+    int64_t sum = 0;
+    for (int64_t r = 0; r <= extent; r++) {
+        sum += first[r];
+        first[r] = sum;
+    }
+    for (int64_t k = count; k-- > 0;) {
+        order[--first[wrap_index(at[k], extent)]] = k;
+    }
+}
+
+static int add_half_rows(wf_exec *e, const add_args *s)
+{
+    const wf_view *values = &e->src[2];
+    wf_dense in;
+    int code = wf_dense_of(values, values->dtype, &in, e->why);
+    if (code) {
+        return code;
+    }
+    const size_t bytes = wf_scratch_bytes(s->extent + 1 + s->count, sizeof(int64_t));
+    int64_t *first = bytes ? wf_alloc(bytes) : NULL;
+    if (!first) {
+        wf_dense_free(&in);
+        return wf_no_memory(e->why, bytes);
+    }
+    half_args a = {.dst = &e->dst[0],
+                   .values = values,
+                   .from = in.data,
+                   .first = first,
+                   .order = first + s->extent + 1,
+                   .extent = s->extent,
+                   .count = s->count,
+                   .inner = s->inner};
+    wf_copy(&e->dst[0], &e->src[0]);
+    sort_places(s->at, s->count, s->extent, first, first + s->extent + 1);
+    const int64_t rows = wf_view_numel(&e->dst[0]) / s->inner;
+    const int64_t work = s->inner * (4 + 8 * s->count / s->extent);
+    wf_parallel_for(rows, wf_row_grain(work), add_halves, &a);
+    wf_free(first, bytes);
+    wf_dense_free(&in);
+    return 0;
+}
+
+/* Can halves be added a row at a time? */
+static bool halves_in_rows(const wf_exec *e, const add_args *a)
+{
+    const int to = e->dst[0].dtype;
+    return !a->along && (to == WEFT_F16 || to == WEFT_BF16) && e->src[0].dtype == to &&
+           (WF_BIT(e->src[2].dtype) & WF_DT_F) && e->src[2].dtype != WEFT_F64 &&
+           a->inner >= LEAST_ROW && wf_view_is_contiguous(&e->dst[0]);
+}
+
 /* Shared by both rows; `along` is scatter_add. */
-static int exec_add(wf_exec *e, int along)
+static int exec_add(wf_exec *e, bool along)
 {
     const wf_view *base = &e->src[0];
     int axis = (int)e->attr->ints[0];
     wf_dense idx;
-    int code = load_indices(&e->src[1], base->dims[axis], axis, &idx, e->why);
+    bool plain;
+    int code = load_indices(&e->src[1], base->dims[axis], axis, &idx, &plain, e->why);
     if (code) {
         return code;
     }
@@ -552,7 +675,7 @@ static int exec_add(wf_exec *e, int along)
         wf_copy(&e->dst[0], base);
         return 0;
     }
-    add_args a = {.at = idx.data, .along = along, .extent = base->dims[axis]};
+    add_args a = {.at = idx.data, .along = along, .near = plain, .extent = base->dims[axis]};
     if (along) {
         a.count = e->src[1].dims[axis];
         a.inner = product(e->src[1].dims + axis + 1, base->rank - axis - 1);
@@ -560,19 +683,19 @@ static int exec_add(wf_exec *e, int along)
         a.count = wf_view_numel(&e->src[1]);
         a.inner = product(base->dims + axis + 1, base->rank - axis - 1);
     }
-    code = add_values(e, &a);
+    code = halves_in_rows(e, &a) ? add_half_rows(e, &a) : add_values(e, &a);
     wf_dense_free(&idx);
     return code;
 }
 
 WF_EXEC_DECL(scatter_add)
 {
-    return exec_add(e, 1);
+    return exec_add(e, true);
 }
 
 WF_EXEC_DECL(index_add)
 {
-    return exec_add(e, 0);
+    return exec_add(e, false);
 }
 
 /* -- one_hot --------------------------------------------------------------------------------------- */
@@ -600,7 +723,8 @@ WF_EXEC_DECL(one_hot)
     wf_view *dst = &e->dst[0];
     hot_args a = {.dst = dst->data, .classes = e->attr->dyn[0], .size = wf_dtype_size(dst->dtype)};
     wf_dense idx;
-    int code = load_indices(&e->src[0], a.classes, e->src[0].rank, &idx, e->why);
+    bool plain;
+    int code = load_indices(&e->src[0], a.classes, e->src[0].rank, &idx, &plain, e->why);
     if (code) {
         return code;
     }

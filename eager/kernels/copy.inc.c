@@ -885,6 +885,19 @@ static void fence(void)
     _mm_sfence();
 }
 
+/* Of index + extent, or of what lies between that and 2 extent, the highest bit is set where an index is outside. */
+static unsigned range(const int64_t *index, size_t n, int64_t extent)
+{
+    const uint64_t e = (uint64_t)extent;
+    uint64_t sign = 0, bits = 0;
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t at = (uint64_t)index[i], up = at + e;
+        sign |= at;
+        bits |= up | (2 * e - 1 - up);
+    }
+    return (sign >> 63 ? WF_FROM_END : 0u) | (bits >> 63 ? WF_OUTSIDE : 0u);
+}
+
 PACK(uint8_t, 1)
 PACK(uint16_t, 2)
 PACK(uint32_t, 4)
@@ -918,4 +931,5 @@ const wf_kernels WF_SYM(wf_kernels) = {
     .unpack = unpacks,
     .stream = stream,
     .fence = fence,
+    .range = range,
 };

@@ -46,6 +46,8 @@ enum { WF_CT_U8, WF_CT_I8, WF_CT_I16, WF_CT_I32, WF_CT_I64, WF_CT_F32, WF_CT_F64
 enum { WF_NWIDTH = 4 };
 enum { WF_VJP_MAX = 3 };
 
+enum { WF_FROM_END = 1, WF_OUTSIDE = 2 };
+
 typedef struct wf_kernels {
     /* [op], elementwise rows only */
     const wf_map_fn *map[WF_NCT];
@@ -59,6 +61,8 @@ typedef struct wf_kernels {
     const wf_unpack_fn *unpack; /* [width] */
     void (*stream)(void *dst, const void *src, size_t bytes); /* memcpy, non-temporal stores */
     void (*fence)(void); /* orders non-temporal stores before what follows */
+    /* WF_FROM_END if an index is negative, WF_OUTSIDE if one is not in [-extent, extent). */
+    unsigned (*range)(const int64_t *index, size_t n, int64_t extent);
 } wf_kernels;
 
 extern const wf_kernels wf_kernels_sse2, wf_kernels_avx2, wf_kernels_avx512;

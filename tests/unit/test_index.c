@@ -71,6 +71,51 @@ Test(index, index_select)
     for (int k = 0; k < 4 * NTYPES; k++) { /* more along the last axis than go together */
         check_index_select(all_types[k / 4], 3, (int64_t[]){3, 5, 40}, 2, 1, (int64_t[]){600}, k);
     }
+    check_index_select(WEFT_F32, 2, (int64_t[]){25, 500}, 1, 1, (int64_t[]){300}, 0);
+}
+
+/* More of a row than go together; the first rows have no index that counts from the end. */
+static void check_long_rows(int dt, int64_t axis, int64_t n)
+{
+    const int64_t dims[2] = {axis ? 5 : 40, axis ? 50 : n}, idims[2] = {axis ? 5 : 7, n};
+    tensor src[2] = {random_tensor(dt, 2, dims, false), make(WEFT_I64, 2, idims, false)}, dst;
+    int64_t *given = src[1].v.data, index[8];
+    for (int64_t i = 0; i < idims[0] * n; i++) {
+        given[i] = between(i < 2 * n ? 0 : -dims[axis], dims[axis] - 1);
+    }
+    must_run(wf_exec_take_along, WF_OP_TAKE_ALONG, &(wf_attr){INTS(axis)}, 2, src, &dst);
+    for (int64_t i = 0; i < idims[0] * n; i++) {
+        unravel(i, &dst.v, index);
+        index[axis] = index_at(&src[1], i, dims[axis]);
+        cr_assert(memcmp(at(&dst.v, i), at_index(&src[0].v, index), wf_dtype_size(dt)) == 0);
+    }
+    same_at_any_thread_count(wf_exec_take_along, WF_OP_TAKE_ALONG, &(wf_attr){INTS(axis)}, 2, src);
+    drop(&dst);
+    static const int64_t bad[] = {0, 1, 255, 256, 599};
+    for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
+        const int64_t place = 3 * n + bad[k] % n, was = given[place];
+        char start[64];
+        wf_why why;
+        given[place] = k % 2 ? dims[axis] : -dims[axis] - 1;
+        cr_assert_eq(run_row(wf_exec_take_along, WF_OP_TAKE_ALONG, &(wf_attr){INTS(axis)}, 2, src,
+                             &dst, &why),
+                     WEFT_EINDEX);
+        snprintf(start, sizeof start, "index %" PRId64 " (element %" PRId64 " of", given[place],
+                 place);
+        cr_assert(strncmp(why.rule, start, strlen(start)) == 0, "%s: %s", start, why.rule);
+        given[place] = was;
+    }
+    drop(&src[0]);
+    drop(&src[1]);
+}
+
+Test(index, take_along_long_rows)
+{
+    static const int types[] = {WEFT_U8, WEFT_BF16, WEFT_F32, WEFT_F64};
+    static const int64_t lengths[] = {31, 32, 256, 257, 600};
+    for (int k = 0; k < 4 * 5 * 2; k++) {
+        check_long_rows(types[k % 4], k / 4 % 2, lengths[k / 8]);
+    }
 }
 
 Test(index, take_along)
@@ -218,6 +263,10 @@ Test(index, index_add_in_order)
     /* An embedding's gradient, split into columns. */
     check_index_add(WEFT_F32, 2, (int64_t[]){50, 200}, 0, 2, (int64_t[]){8, 60}, 0);
     check_index_add(WEFT_BF16, 2, (int64_t[]){50, 136}, 0, 1, (int64_t[]){700}, 7);
+    for (int k = 0; k < 8; k++) { /* halves a row at a time, some of them nobody's */
+        check_index_add(k % 2 ? WEFT_BF16 : WEFT_F16, 3, (int64_t[]){3, 20, k < 4 ? 40 : 1030}, 1,
+                        1, (int64_t[]){k < 6 ? 15 : 0}, 8 + k);
+    }
     /* Along the last axis: rows by fours and the rest. */
     for (int k = 0; k < 8 * (NTYPES - 1); k++) {
         check_index_add(all_types[1 + k / 8], 3, (int64_t[]){2, 1 + k % 8, 40}, 2, 1,
