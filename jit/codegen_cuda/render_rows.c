@@ -643,7 +643,7 @@ static void keeps(const wf_cu_rr *x, const char *row)
         P("        const int shift = (int)((unsigned long long)%c%d / %u & %d);\n",
           o < x->rows->ndst ? 'd' : 's', o < x->rows->ndst ? o : o - x->rows->ndst,
           wf_kty_bits(wf_kernel_ptr_type(x->k, o)) / 8, x->v - 1);
-    if (is_outer(x))
+    if (is_outer(x) || x->r->scheme == WF_CU_COLUMN) /* columns side by side */
         snprintf(place, sizeof place, "%s", row);
     else if (x->v == 1)
         snprintf(place, sizeof place, "(%s) * n", row);
