@@ -73,11 +73,19 @@ if(weft_test_support)
 endif()
 
 # A CUDA driver whose device is the host (tests/cuda/driver/fake.h): a library of its own, opened at run time.
-file(GLOB weft_fake_cuda_sources CONFIGURE_DEPENDS tests/cuda/driver/*.c)
+# Images are shared objects of the fake NVRTC (cmake/WeftFakeCuda.cmake), or the PTX that ptx-nvrtc has of the real one.
+file(GLOB weft_fake_cuda_sources CONFIGURE_DEPENDS tests/cuda/driver/*.c tests/cuda/ptx/*.c)
+list(FILTER weft_fake_cuda_sources EXCLUDE REGEX "/real_nvrtc.c$")
 add_library(fake-cuda MODULE ${weft_fake_cuda_sources})
-target_link_libraries(fake-cuda PRIVATE weft_flags weft_numerics ${CMAKE_DL_LIBS} Threads::Threads)
+target_link_libraries(fake-cuda PRIVATE weft_flags weft_numerics ${CMAKE_DL_LIBS} Threads::Threads m)
 target_compile_options(fake-cuda PRIVATE -fvisibility=hidden)
 set_target_properties(fake-cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/tests")
+add_library(ptx-nvrtc MODULE tests/cuda/ptx/real_nvrtc.c)
+target_link_libraries(ptx-nvrtc PRIVATE weft_flags ${CMAKE_DL_LIBS} Threads::Threads)
+target_compile_options(ptx-nvrtc PRIVATE -fvisibility=hidden)
+set_target_properties(ptx-nvrtc PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/tests")
+set_property(SOURCE tests/cuda/test_cuda_ptx.c APPEND PROPERTY
+    COMPILE_DEFINITIONS WEFT_PTX_NVRTC="${CMAKE_CURRENT_BINARY_DIR}/tests/libptx-nvrtc.so")
 
 # The toolkit's own declarations, to compare ours with (tests/cuda/test_cuda_abi.c).
 find_path(WEFT_CUDA_INCLUDE cuda.h HINTS ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES include)
@@ -106,7 +114,7 @@ set_property(SOURCE tests/cuda/test_cuda_matmul.c tests/gpu/test_gpu_libs.c APPE
 # clang's UBSan compares the type of a function with that of the pointer it is called by: the real libraries say nothing of
 # theirs, and these need not either.
 if(WEFT_SANITIZE AND CMAKE_C_COMPILER_ID MATCHES "Clang")
-    foreach(fake fake-cuda fake-cublas fake-cudnn no-driver)
+    foreach(fake fake-cuda ptx-nvrtc fake-cublas fake-cudnn no-driver)
         target_compile_options(${fake} PRIVATE -fno-sanitize=function)
     endforeach()
 endif()
@@ -122,7 +130,7 @@ function(weft_test_program name)
         target_include_directories(${name} SYSTEM PRIVATE ${WEFT_CUDA_INCLUDE})
         target_compile_definitions(${name} PRIVATE WEFT_HAVE_CUDA_H WEFT_CUDA_INCLUDE="${WEFT_CUDA_INCLUDE}")
     endif()
-    add_dependencies(${name} fake-cublas fake-cudnn fake-cuda no-driver)
+    add_dependencies(${name} fake-cublas fake-cudnn fake-cuda ptx-nvrtc no-driver)
     if(TARGET fake-nvrtc)
         add_dependencies(${name} fake-nvrtc)
     endif()

@@ -1,5 +1,6 @@
 /*
- * tests/gpu/gpu.h -- the GPU of a test: the real one under script/gpu, else the fake driver and the fake NVRTC.
+ * tests/gpu/gpu.h -- the GPU of a test: the real one under script/gpu, else the fake driver and the fake NVRTC, or what
+ * WEFT_NVRTC names (libptx-nvrtc.so: the real one's PTX).
  */
 #ifndef TESTS_GPU_GPU_H
 #define TESTS_GPU_GPU_H
@@ -23,7 +24,7 @@ static inline bool gpu_prepare(uint64_t seed)
 #else
     /* as many processors as an H100 or H200 has: which kernels are chosen, and how many, is what it will be there */
     return setenv("FAKE_CUDA_PROCESSORS", "132", 0) == 0 && fake_cuda(FAKE_RANDOM, seed) &&
-           setenv("WEFT_NVRTC", WEFT_FAKE_NVRTC, 1) == 0;
+           setenv("WEFT_NVRTC", WEFT_FAKE_NVRTC, 0) == 0;
 #endif
 }
 

@@ -215,6 +215,11 @@ static int64_t races(void)
     return n;
 }
 
+static const char *fault(void)
+{
+    return fake.fault;
+}
+
 static const char *first_race(void)
 {
     return fake.first_race;
@@ -250,6 +255,7 @@ __attribute__((visibility("default"))) const fake_driver fake_driver_control = {
     .drain = drain,
     .races = races,
     .first_race = first_race,
+    .fault = fault,
     .peek = peek,
 };
 

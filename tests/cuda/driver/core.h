@@ -52,7 +52,7 @@ typedef struct image image;
 typedef struct kernel {
     image *module;
     char name[240];
-    int builtin;                      /* -1: the image's */
+    int builtin, ptx;                 /* -1: the image's is not one */
     unsigned threads, fixed, dynamic; /* most of a block; shared memory declared, and allowed */
 } kernel;
 
@@ -122,6 +122,7 @@ typedef struct state {
     int64_t alive[N_KINDS];
     int64_t races;
     char first_race[512];
+    char fault[512]; /* what the first launch of PTX that failed says */
     double now;
 } state;
 extern state fake;
@@ -140,7 +141,9 @@ size_t memory_used(int device);
 /* Every byte may be used by the device now. */
 bool memory_valid(uint64_t address, size_t size);
 int memory_device(uint64_t address); /* -1: not device memory */
-void memory_open(void);              /* the guard is lifted, or back */
+/* What a kernel may use around an address, device memory or pinned, to the byte that was asked for. */
+bool memory_range(uint64_t address, uint64_t *low, uint64_t *high);
+void memory_open(void); /* the guard is lifted, or back */
 void memory_close(void);
 cu_result memory_reserve(size_t size, size_t align, uint64_t *address);
 cu_result memory_unreserve(uint64_t address, size_t size);

@@ -28,6 +28,8 @@
  * and, for launches to be executed late, since arguments are copied when the launch is queued:
  *     int wf_shim_param_size(const char *kernel, int i);                  bytes of argument i; 0 past the end
  *     int wf_shim_attribute(const char *kernel, int attribute);           CUfunction_attribute 0 or 1
+ * (c) The text of a PTX module, as libptx-nvrtc.so has it of the real NVRTC: executed by tests/cuda/ptx, which checks
+ * every access against what the driver handed out (WEFT_CUDA_MEMCHECK=1: block by block).
  * A launch may have as many threads as the kernel states and 48 KB of shared memory, declared and dynamic, or what
  * cuFuncSetAttribute allowed. Without wf_shim_param_size a launch runs, after what it has to wait for, before
  * cuLaunchKernel returns.
@@ -73,6 +75,8 @@ typedef struct fake_driver {
     /* Pairs of accesses to the same bytes that nothing orders, found so far; text of the first. */
     int64_t (*races)(void);
     const char *(*first_race)(void);
+    /* What the first launch of PTX that failed says; "" before. */
+    const char *(*fault)(void);
     /* Copies device memory, run or not, past the guard. False: not device memory. */
     bool (*peek)(void *host, uint64_t device, size_t n);
 } fake_driver;

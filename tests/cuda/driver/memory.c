@@ -21,7 +21,7 @@ enum { MAX_REGIONS = 65536 };
 enum region_kind { ALLOCATED, RESERVED, MAPPED };
 typedef struct region {
     uint64_t address;
-    size_t size;
+    size_t size, asked; /* whole granules; what was asked for, where that is less */
     enum region_kind kind;
     int device;
     cu_memory memory; /* MAPPED */
@@ -75,7 +75,7 @@ static region *add(uint64_t address, size_t size, enum region_kind kind, int dev
         return NULL;
     }
     region *r = &regions[n_regions++];
-    *r = (region){.address = address, .size = size, .kind = kind, .device = device};
+    *r = (region){.address = address, .size = size, .asked = size, .kind = kind, .device = device};
     return r;
 }
 
@@ -129,6 +129,7 @@ cu_result memory_alloc(int device, size_t size, uint64_t *address)
         return CU_OUT_OF_MEMORY;
     }
     r->accessible = true;
+    r->asked = size;
     protect(r);
     poison(r);
     used[device] += n;
@@ -184,6 +185,27 @@ bool memory_valid(uint64_t address, size_t size)
         size -= n;
     }
     return true;
+}
+
+/* Joins mappings that follow each other. */
+static bool device_range(uint64_t address, uint64_t *low, uint64_t *high)
+{
+    bool found = false;
+    for (int i = 0; i < n_regions; i++) {
+        const region *r = &regions[i];
+        if (r->accessible && address - r->address < r->asked) {
+            *low = r->address;
+            *high = r->address + r->asked;
+            found = true;
+        }
+    }
+    for (int i = 0; found && i < n_regions; i++) {
+        if (regions[i].accessible && regions[i].address == *high) {
+            *high += regions[i].asked;
+            i = -1;
+        }
+    }
+    return found;
 }
 
 static void protect_all(void)
@@ -382,6 +404,19 @@ cu_result host_alloc(size_t size, void **p)
     fake.alive[HOST]++;
     *p = m;
     return CU_OK;
+}
+
+bool memory_range(uint64_t address, uint64_t *low, uint64_t *high)
+{
+    for (const pinned *p = pins; p; p = p->next) {
+        const uint64_t first = (uint64_t)(uintptr_t)p->p;
+        if (address - first < p->size) {
+            *low = first;
+            *high = first + p->size;
+            return true;
+        }
+    }
+    return device_range(address, low, high);
 }
 
 cu_result host_free(void *p)

@@ -2,6 +2,7 @@
  * tests/cuda/driver/module.c -- images and kernels of the fake driver (fake.h says what an image is).
  */
 #include "tests/cuda/driver/core.h"
+#include "tests/cuda/ptx/ptx.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -13,7 +14,8 @@
 typedef int (*launch_fn)(const char *kernel, const unsigned grid[3], const unsigned block[3],
                          unsigned shared, void **params);
 struct image {
-    void *library; /* NULL: built in */
+    ptx_module *ptx;
+    void *library; /* NULL, and no ptx: built in */
     int fd; /* kept: an object's number must not be another's while it is loaded under that name */
     launch_fn launch;
     int (*has)(const char *kernel);
@@ -91,6 +93,24 @@ static cu_result open_object(image *m, const void *bytes)
     return m->launch && m->has ? CU_OK : CU_INVALID_IMAGE;
 }
 
+static void note_fault(const char *what)
+{
+    fprintf(stderr, "PTX: %s\n", what);
+    if (!fake.fault[0]) {
+        snprintf(fake.fault, sizeof fake.fault, "%s", what);
+    }
+}
+
+static cu_result load_ptx(image *m, const char *text)
+{
+    char error[512];
+    m->ptx = ptx_load(text, error, sizeof error);
+    if (!m->ptx) {
+        note_fault(error);
+    }
+    return m->ptx ? CU_OK : CU_INVALID_IMAGE;
+}
+
 cu_result image_load(const void *bytes, image **out)
 {
     image *m = calloc(1, sizeof *m);
@@ -100,6 +120,8 @@ cu_result image_load(const void *bytes, image **out)
     cu_result r = CU_INVALID_IMAGE;
     if (memcmp(bytes, "fake-cuda", 9) == 0) {
         r = CU_OK;
+    } else if (memcmp(bytes, "//\n", 3) == 0 || memcmp(bytes, ".version", 8) == 0) {
+        r = load_ptx(m, bytes);
     } else if (memcmp(bytes, "\177ELF\2\1", 6) == 0) {
         r = open_object(m, bytes);
     }
@@ -117,21 +139,29 @@ void image_free(image *m)
         dlclose(m->library);
         close(m->fd);
     }
+    ptx_free(m->ptx);
     free(m);
 }
 
 cu_result image_kernel(image *m, const char *name, kernel **out)
 {
-    bool has = m->library ? m->has(name) != 0 : find_builtin(name) >= 0;
+    const int builtin = m->library || m->ptx ? -1 : find_builtin(name);
+    const int number = m->ptx ? ptx_find(m->ptx, name) : -1;
+    bool has = m->library ? m->has(name) != 0 : builtin >= 0 || number >= 0;
     kernel *k = has && strlen(name) < sizeof k->name ? calloc(1, sizeof *k) : NULL;
     if (!k) {
         return has ? CU_OUT_OF_MEMORY : CU_NOT_FOUND;
     }
     k->module = m;
-    k->builtin = m->library ? -1 : find_builtin(name);
+    k->builtin = builtin;
+    k->ptx = number;
     memcpy(k->name, name, strlen(name) + 1);
-    k->threads = m->attribute ? (unsigned)m->attribute(name, CU_FN_THREADS) : 1024;
-    k->fixed = m->attribute ? (unsigned)m->attribute(name, CU_FN_SHARED_STATIC) : 0;
+    k->threads = m->ptx         ? ptx_threads(m->ptx, number)
+                 : m->attribute ? (unsigned)m->attribute(name, CU_FN_THREADS)
+                                : 1024;
+    k->fixed = m->ptx         ? ptx_shared(m->ptx, number)
+               : m->attribute ? (unsigned)m->attribute(name, CU_FN_SHARED_STATIC)
+                              : 0;
     k->dynamic = k->fixed < 48 << 10 ? (48u << 10) - k->fixed : 0;
     *out = k;
     return CU_OK;
@@ -141,6 +171,9 @@ static unsigned param_size(const kernel *k, int i)
 {
     if (k->builtin >= 0) {
         return i < builtins[k->builtin].n ? builtins[k->builtin].sizes[i] : 0;
+    }
+    if (k->ptx >= 0) {
+        return ptx_param_size(k->module->ptx, k->ptx, i);
     }
     int n = k->module->param_size(k->name, i);
     return n > 0 ? (unsigned)n : 0;
@@ -180,7 +213,7 @@ static void bind_ranges(op *o)
 
 bool kernel_bind(op *o, void **params)
 {
-    if (o->fn->builtin < 0 && !o->fn->module->param_size) {
+    if (o->fn->builtin < 0 && o->fn->ptx < 0 && !o->fn->module->param_size) {
         return false;
     }
     unsigned at = 0;
@@ -261,5 +294,15 @@ cu_result kernel_run(const op *o)
 cu_result kernel_run_now(kernel *fn, const unsigned grid[3], const unsigned block[3],
                          unsigned shared, void **params)
 {
-    return fn->module->launch(fn->name, grid, block, shared, params);
+    if (fn->ptx < 0) {
+        return fn->module->launch(fn->name, grid, block, shared, params);
+    }
+    char error[512];
+    const ptx_launch l = {
+        {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, shared, params, memory_range};
+    const int r = ptx_run(fn->module->ptx, fn->ptx, &l, error, sizeof error);
+    if (r != PTX_OK) {
+        note_fault(error);
+    }
+    return r;
 }

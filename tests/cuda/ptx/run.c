@@ -1,0 +1,672 @@
+/*
+ * tests/cuda/ptx/run.c -- a launch: blocks one after the other, their threads each until it has to meet others.
+ *
+ * A thread that reaches a barrier, a shuffle or a vote stops there; when no thread of a warp can go on, the lanes that wait at
+ * the same instruction for each other are served, and when all of a block stand at one barrier they pass it. Whatever is left
+ * then waits for what does not come. A launch is one call under the driver's lock, hence the variables of this file.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/cuda/ptx/machine.h"
+
+enum state { RUNNING, AT_BARRIER, AT_WARP, GONE };
+typedef struct thread {
+    uint64_t *reg;
+    int pc;
+    enum state state;
+    bool waited; /* for the launch before */
+    unsigned id, warp;
+    unsigned char *local;
+} thread;
+
+/* Who touched a byte of shared memory, when: numbers of barriers passed. Numbers grow from block to block, so that what an
+ * earlier one left is over. */
+enum { MANY_OF_A_WARP = 1, MANY };
+typedef struct touch {
+    uint32_t block, warp;
+    uint16_t thread;
+    uint8_t many;
+} touch;
+
+enum { RANGES = 8, MOST_SHARED = 232448 };
+static const uint64_t most_steps = 1000000000; /* of a thread between two stops */
+
+static struct {
+    const ptx_module *m;
+    const ptx_kernel *k;
+    const ptx_launch *l;
+    unsigned nthread, nwarp, block, shared_bytes;
+    unsigned char *shared, *param;
+    touch *wrote, *read;
+    thread thread[MOST_THREADS];
+    uint32_t now, warp_now[MOST_THREADS / LANES];
+    struct {
+        uint64_t low, high;
+    } range[RANGES];
+    int next_range;
+    char *error;
+    size_t nerror;
+    jmp_buf out;
+} run;
+
+/* The line of the instruction, without the space before it. */
+static const char *line_of(const ptx_insn *i, int *n)
+{
+    const char *s = run.m->text;
+    for (int line = 1; line < i->line; line++) {
+        s += strcspn(s, "\n") + 1;
+    }
+    s += strspn(s, " \t");
+    *n = (int)strcspn(s, "\n");
+    return s;
+}
+
+__attribute__((format(printf, 3, 4), noreturn)) static void fail(const thread *t, int code,
+                                                                 const char *fmt, ...)
+{
+    const ptx_insn *i = &run.k->insn[t->pc];
+    va_list args;
+    int n;
+    const char *line = line_of(i, &n);
+    va_start(args, fmt);
+    const int at = vsnprintf(run.error, run.nerror, fmt, args);
+    va_end(args);
+    if (at > 0 && (size_t)at < run.nerror) {
+        snprintf(run.error + at, run.nerror - (size_t)at,
+                 "; kernel %s, block %u, thread %u, line %d: %.*s", run.k->name, run.block, t->id,
+                 i->line, n, line);
+    }
+    longjmp(run.out, code);
+}
+
+/* -- operands ------------------------------------------------------------------------------------------------------- */
+static inline uint64_t get(const thread *t, const ptx_operand *o)
+{
+    const uint64_t v = o->place == VALUE ? o->value : t->reg[o->reg];
+    return o->not ? !v : v;
+}
+
+static inline void put(const thread *t, const ptx_operand *o, uint64_t v)
+{
+    if (o->place == REGISTER) {
+        t->reg[o->reg] = v & ptx_mask(o->bits);
+    }
+}
+
+/* -- memory ---------------------------------------------------------------------------------------------------------- */
+static inline bool is_ordered(const thread *t, const touch *before)
+{
+    if (before->block < run.now || (before->thread == t->id && !before->many)) {
+        return true;
+    }
+    return before->many != MANY && before->thread / LANES == t->warp &&
+           before->warp < run.warp_now[t->warp];
+}
+
+static void note_read(const thread *t, touch *r)
+{
+    uint8_t many = 0;
+    if (!is_ordered(t, r)) {
+        many = r->many == MANY || r->thread / LANES != t->warp ? MANY : MANY_OF_A_WARP;
+    }
+    *r = (touch){run.now, run.warp_now[t->warp], (uint16_t)t->id, many};
+}
+
+static void check_race(const thread *t, uint64_t at, unsigned size, bool write)
+{
+    for (uint64_t i = at; i < at + size; i++) {
+        if (!is_ordered(t, &run.wrote[i])) {
+            fail(t, PTX_LAUNCH_FAILED, "byte %u of shared memory, which thread %u wrote, is %s",
+                 (unsigned)i, run.wrote[i].thread, write ? "overwritten" : "read");
+        }
+        if (write && !is_ordered(t, &run.read[i])) {
+            fail(t, PTX_LAUNCH_FAILED, "byte %u of shared memory, which thread %u read, is written",
+                 (unsigned)i, run.read[i].thread);
+        }
+        if (write) {
+            run.wrote[i] = (touch){run.now, run.warp_now[t->warp], (uint16_t)t->id, 0};
+        } else {
+            note_read(t, &run.read[i]);
+        }
+    }
+}
+
+static void *in_global(const thread *t, uint64_t at, unsigned size)
+{
+    if (run.k->waits && !t->waited) {
+        fail(t, PTX_LAUNCH_FAILED, "memory is touched before griddepcontrol.wait");
+    }
+    for (int i = 0; i < RANGES; i++) {
+        if (at >= run.range[i].low && at + size <= run.range[i].high) {
+            return (void *)(uintptr_t)at;
+        }
+    }
+    uint64_t low = (uint64_t)(uintptr_t)run.m->data, high = low + run.m->ndata;
+    if (at < low || at >= high) {
+        low = high = 0;
+        if (!run.l->reach(at, &low, &high)) {
+            fail(t, PTX_ILLEGAL_ADDRESS, "nothing is at %#llx", (unsigned long long)at);
+        }
+    }
+    if (at + size > high) {
+        fail(t, PTX_ILLEGAL_ADDRESS, "%u bytes at %#llx, of which %llu are memory", size,
+             (unsigned long long)at, (unsigned long long)(high - at));
+    }
+    run.next_range = (run.next_range + 1) % RANGES;
+    run.range[run.next_range].low = low;
+    run.range[run.next_range].high = high;
+    return (void *)(uintptr_t)at;
+}
+
+static int space_of(const ptx_insn *i, uint64_t *at)
+{
+    const uint64_t window = *at >> 56 << 56;
+    if (i->mod[K_SPACE]) {
+        return i->mod[K_SPACE];
+    }
+    *at &= ~window;
+    return window == WINDOW_SHARED  ? M_SHARED
+           : window == WINDOW_LOCAL ? M_LOCAL
+           : window == WINDOW_PARAM ? M_PARAM
+                                    : M_GLOBAL;
+}
+
+static void *reach(const thread *t, const ptx_insn *i, const ptx_operand *o, unsigned size,
+                   bool write)
+{
+    uint64_t at = o->value + (o->reg >= 0 ? t->reg[o->reg] : 0);
+    const int space = space_of(i, &at);
+    if (at % size) {
+        fail(t, PTX_MISALIGNED, "%u bytes at %#llx", size, (unsigned long long)at);
+    }
+    if (space == M_GLOBAL || space == M_CONST) {
+        return in_global(t, at, size);
+    }
+    const unsigned room = space == M_SHARED  ? run.shared_bytes
+                          : space == M_LOCAL ? run.k->local
+                                             : run.k->param_bytes;
+    if (at + size > room || at > room) {
+        fail(t, PTX_ILLEGAL_ADDRESS, "%u bytes at %#llx of %u", size, (unsigned long long)at, room);
+    }
+    if (space == M_PARAM && write) {
+        fail(t, PTX_ILLEGAL_ADDRESS, "an argument is written");
+    }
+    if (space == M_SHARED) {
+        check_race(t, at, size, write);
+    }
+    return (space == M_SHARED ? run.shared : space == M_LOCAL ? t->local : run.param) + at;
+}
+
+static void load(const thread *t, const ptx_insn *i)
+{
+    const unsigned bits = ptx_bits[i->type], size = bits / 8, n = i->nvector ? i->nvector : 1;
+    const unsigned char *from = reach(t, i, &i->o[0], n * size, false);
+    for (unsigned k = 0; k < n; k++) {
+        uint64_t v = 0;
+        memcpy(&v, from + (size_t)k * size, size);
+        put(t, &i->o[1 + k], ptx_is_signed(i->type) ? (uint64_t)ptx_extend(v, bits) : v);
+    }
+}
+
+static void store(const thread *t, const ptx_insn *i)
+{
+    const unsigned size = ptx_bits[i->type] / 8, n = i->nvector ? i->nvector : 1;
+    unsigned char *to = reach(t, i, &i->o[0], n * size, true);
+    for (unsigned k = 0; k < n; k++) {
+        const uint64_t v = get(t, &i->o[1 + k]);
+        memcpy(to + (size_t)k * size, &v, size);
+    }
+}
+
+static void atomic(const thread *t, const ptx_insn *i)
+{
+    const unsigned bits = ptx_bits[i->type], size = bits / 8;
+    unsigned char *at = reach(t, i, &i->o[1], size, true);
+    uint64_t old = 0, v = get(t, &i->o[2]) & ptx_mask(bits);
+    memcpy(&old, at, size);
+    const bool less =
+        ptx_is_signed(i->type) ? ptx_extend(v, bits) < ptx_extend(old, bits) : v < old;
+    switch (i->mod[K_MODE]) {
+    case M_ADD:
+        v += old;
+        break;
+    case M_MIN:
+        v = less ? v : old;
+        break;
+    case M_MAX:
+        v = less ? old : v;
+        break;
+    case M_CAS:
+        v = old == v ? get(t, &i->o[3]) : old;
+        break;
+    default:
+        break;
+    }
+    memcpy(at, &v, size);
+    put(t, &i->o[0], old);
+}
+
+/* -- instructions ------------------------------------------------------------------------------------------------------ */
+static void compare(const thread *t, const ptx_insn *i)
+{
+    const bool r = ptx_compare(i, i->type, get(t, &i->o[2]), get(t, &i->o[3]));
+    const int logic = i->mod[K_LOGIC];
+    const bool with = logic && get(t, &i->o[4]) & 1;
+    bool both[2] = {r, !r};
+    for (int k = 0; k < 2; k++) {
+        both[k] = logic == M_AND   ? both[k] && with
+                  : logic == M_OR  ? both[k] || with
+                  : logic == M_XOR ? both[k] != with
+                                   : both[k];
+        put(t, &i->o[k], both[k]);
+    }
+}
+
+static void move(const thread *t, const ptx_insn *i)
+{
+    const unsigned n = i->nvector, bits = n ? ptx_bits[i->type] / n : 0;
+    uint64_t v = 0;
+    if (i->splits) {
+        v = get(t, &i->o[0]);
+        for (unsigned k = 0; k < n; k++) {
+            put(t, &i->o[1 + k], v >> k * bits);
+        }
+        return;
+    }
+    for (unsigned k = 0; k < n; k++) {
+        v |= (get(t, &i->o[1 + k]) & ptx_mask(bits)) << k * bits;
+    }
+    put(t, &i->o[0], n ? v : get(t, &i->o[1]));
+}
+
+static uint64_t window_of(const thread *t, const ptx_insn *i)
+{
+    const uint64_t at = get(t, &i->o[1]);
+    const uint64_t window = i->mod[K_SPACE] == M_SHARED  ? WINDOW_SHARED
+                            : i->mod[K_SPACE] == M_LOCAL ? WINDOW_LOCAL
+                            : i->mod[K_SPACE] == M_PARAM ? WINDOW_PARAM
+                                                         : 0;
+    if (i->mod[K_TO] && at >> 56 << 56 != window) {
+        fail(t, PTX_ILLEGAL_ADDRESS, "%#llx points into another space", (unsigned long long)at);
+    }
+    return i->mod[K_TO] ? at - window : at + window;
+}
+
+/* The sources of an instruction that only computes. */
+static inline void compute(const thread *t, const ptx_insn *i)
+{
+    uint64_t v[4] = {0};
+    for (int k = 1; k < i->n; k++) {
+        v[k - 1] = get(t, &i->o[k]);
+    }
+    put(t, &i->o[0], ptx_compute(i, v));
+}
+
+/* Until it stops: it has to meet others, or is through. */
+static void run_thread(thread *t)
+{
+    const ptx_insn *const code = run.k->insn;
+    uint64_t steps = 0;
+    for (;; t->pc++) {
+        const ptx_insn *i = &code[t->pc];
+        if (++steps > most_steps) {
+            fail(t, PTX_LAUNCH_FAILED, "it does not end");
+        }
+        if (i->guarded && (bool)(t->reg[i->guard] & 1) == i->guard_not) {
+            continue;
+        }
+        switch ((enum ptx_op)i->op) {
+        case P_BRA:
+            t->pc = i->target - 1;
+            break;
+        case P_MOV:
+            move(t, i);
+            break;
+        case P_CVTA:
+            put(t, &i->o[0], window_of(t, i));
+            break;
+        case P_SETP:
+            compare(t, i);
+            break;
+        case P_LD:
+            load(t, i);
+            break;
+        case P_ST:
+            store(t, i);
+            break;
+        case P_ATOM:
+            atomic(t, i);
+            break;
+        case P_SHFL:
+        case P_VOTE:
+            t->state = AT_WARP;
+            return;
+        case P_BAR:
+        case P_BARRIER:
+            t->state = i->mod[K_MODE] == M_WARP ? AT_WARP : AT_BARRIER;
+            return;
+        case P_DEPENDENTS:
+            t->waited |= i->mod[K_MODE] == M_WAIT;
+            break;
+        case P_FENCE:
+            break;
+        case P_RET:
+        case P_EXIT:
+            t->state = GONE;
+            return;
+        case P_TRAP:
+            fail(t, PTX_LAUNCH_FAILED, "trap");
+        case P_CVT:
+        case P_ADD:
+        case P_SUB:
+        case P_MUL:
+        case P_MAD:
+        case P_FMA:
+        case P_DIV:
+        case P_REM:
+        case P_MIN:
+        case P_MAX:
+        case P_NEG:
+        case P_ABS:
+        case P_COPYSIGN:
+        case P_SQRT:
+        case P_RCP:
+        case P_EX2:
+        case P_LG2:
+        case P_AND:
+        case P_OR:
+        case P_XOR:
+        case P_NOT:
+        case P_SHL:
+        case P_SHR:
+        case P_SHF:
+        case P_PRMT:
+        case P_BFE:
+        case P_BFI:
+        case P_POPC:
+        case P_CLZ:
+        case P_BFIND:
+        case P_BREV:
+        case P_SELP:
+        case P_LOP3:
+            compute(t, i);
+            break;
+        case N_OPS:
+            break;
+        }
+    }
+}
+
+/* -- meeting others ---------------------------------------------------------------------------------------------------- */
+static unsigned lanes_of(unsigned warp)
+{
+    const unsigned rest = run.nthread - warp * LANES;
+    return rest < LANES ? rest : LANES;
+}
+
+static uint64_t mask_of(const thread *t)
+{
+    const ptx_insn *i = &run.k->insn[t->pc];
+    const uint64_t have = ptx_mask(lanes_of(t->warp));
+    return get(t, &i->o[i->n - 1]) & have;
+}
+
+/* The lane that a shuffle's lane takes its value from; *inside: it is one of its segment. */
+static unsigned lane_from(const thread *t, const ptx_insn *i, bool *inside)
+{
+    const unsigned lane = t->id % LANES, by = get(t, &i->o[3]) & 31;
+    const unsigned c = (unsigned)get(t, &i->o[4]), clamp = c & 31, segment = c >> 8 & 31;
+    const int first = (int)(lane & segment), last = first | (int)(clamp & ~segment);
+    int j = (int)lane;
+    switch (i->mod[K_MODE]) {
+    case M_UP:
+        j -= (int)by;
+        *inside = j >= last;
+        break;
+    case M_DOWN:
+        j += (int)by;
+        *inside = j <= last;
+        break;
+    case M_BFLY:
+        j ^= (int)by;
+        *inside = j <= last;
+        break;
+    default:
+        j = first | (int)(by & ~segment);
+        *inside = j <= last;
+        break;
+    }
+    return *inside ? (unsigned)j : lane;
+}
+
+static void shuffle(thread *lane, const ptx_insn *i, uint64_t mask)
+{
+    uint64_t value[LANES];
+    bool inside[LANES];
+    for (unsigned k = 0; k < LANES; k++) {
+        if (mask >> k & 1) {
+            const unsigned from = lane_from(&lane[k], i, &inside[k]);
+            if (!(mask >> from & 1)) {
+                fail(&lane[k], PTX_LAUNCH_FAILED, "lane %u does not take part", from);
+            }
+            value[k] = get(&lane[from], &i->o[2]);
+        }
+    }
+    for (unsigned k = 0; k < LANES; k++) {
+        if (mask >> k & 1) {
+            put(&lane[k], &i->o[0], value[k]);
+            put(&lane[k], &i->o[1], inside[k]);
+        }
+    }
+}
+
+static void vote(thread *lane, const ptx_insn *i, uint64_t mask)
+{
+    uint64_t yes = 0;
+    for (unsigned k = 0; k < LANES; k++) {
+        yes |= mask >> k & 1 ? (get(&lane[k], &i->o[1]) & 1) << k : 0;
+    }
+    const uint64_t r = i->mod[K_MODE] == M_BALLOT ? yes
+                       : i->mod[K_MODE] == M_ALL  ? yes == mask
+                                                  : yes != 0;
+    for (unsigned k = 0; k < LANES; k++) {
+        if (mask >> k & 1) {
+            put(&lane[k], &i->o[0], r);
+        }
+    }
+}
+
+/* Do all lanes that t waits for stand where it does, waiting for the same? */
+static bool is_complete(const thread *lane, const thread *t, uint64_t mask)
+{
+    for (unsigned k = 0; k < LANES; k++) {
+        if (mask >> k & 1 &&
+            (lane[k].state != AT_WARP || lane[k].pc != t->pc || mask_of(&lane[k]) != mask)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Serves lanes that have met; false: nobody has. */
+static bool meet(unsigned warp)
+{
+    thread *lane = &run.thread[(size_t)warp * LANES];
+    bool met = false;
+    for (unsigned k = 0; k < lanes_of(warp); k++) {
+        thread *t = &lane[k];
+        const uint64_t mask = t->state == AT_WARP ? mask_of(t) : 0;
+        if (t->state != AT_WARP) {
+            continue;
+        }
+        if (!(mask >> k & 1)) {
+            fail(t, PTX_LAUNCH_FAILED, "its mask %#llx has it not", (unsigned long long)mask);
+        }
+        if (!is_complete(lane, t, mask)) {
+            continue;
+        }
+        const ptx_insn *i = &run.k->insn[t->pc];
+        if (i->op == P_SHFL) {
+            shuffle(lane, i, mask);
+        } else if (i->op == P_VOTE) {
+            vote(lane, i, mask);
+        } else {
+            run.warp_now[warp]++;
+        }
+        for (unsigned l = 0; l < LANES; l++) {
+            if (mask >> l & 1) {
+                lane[l].state = RUNNING;
+                lane[l].pc++;
+            }
+        }
+        met = true;
+    }
+    return met;
+}
+
+/* Until its threads stand at a barrier of the block, or are through. */
+static void run_warp(unsigned warp)
+{
+    thread *lane = &run.thread[(size_t)warp * LANES];
+    do {
+        for (unsigned k = 0; k < lanes_of(warp); k++) {
+            if (lane[k].state == RUNNING) {
+                run_thread(&lane[k]);
+            }
+        }
+    } while (meet(warp));
+    for (unsigned k = 0; k < lanes_of(warp); k++) {
+        if (lane[k].state == AT_WARP) {
+            fail(&lane[k], PTX_LAUNCH_FAILED, "it waits for lanes of %#llx that are elsewhere",
+                 (unsigned long long)mask_of(&lane[k]));
+        }
+    }
+}
+
+/* Lets the block pass its barrier; false: it is through. */
+static bool pass_barrier(void)
+{
+    const thread *first = &run.thread[0];
+    for (unsigned i = 0; i < run.nthread; i++) {
+        const thread *t = &run.thread[i];
+        if (t->state != first->state) {
+            fail(t->state == AT_BARRIER ? t : first, PTX_LAUNCH_FAILED,
+                 "a barrier that not all threads reach");
+        }
+        if (t->state == AT_BARRIER && t->pc != first->pc) {
+            fail(t, PTX_LAUNCH_FAILED, "a barrier, while thread 0 is at that of line %d",
+                 run.k->insn[first->pc].line);
+        }
+    }
+    if (first->state == GONE) {
+        return false;
+    }
+    for (unsigned i = 0; i < run.nthread; i++) {
+        run.thread[i].state = RUNNING;
+        run.thread[i].pc++;
+    }
+    run.now++;
+    return true;
+}
+
+static void run_block(unsigned block)
+{
+    run.block = block;
+    run.now++;
+    for (unsigned i = 0; i < run.nthread; i++) {
+        thread *t = &run.thread[i];
+        t->pc = 0;
+        t->state = RUNNING;
+        t->waited = false;
+        t->id = i;
+        t->warp = i / LANES;
+        for (int d = 0; d < 3; d++) { /* the runtime launches in one dimension */
+            t->reg[R_TID + d] = d == 0 ? i : 0;
+            t->reg[R_NTID + d] = run.l->block[d];
+            t->reg[R_CTAID + d] = d == 0 ? block : 0;
+            t->reg[R_NCTAID + d] = run.l->grid[d];
+        }
+        t->reg[R_LANE] = i % LANES;
+    }
+    do {
+        for (unsigned w = 0; w < run.nwarp; w++) {
+            run_warp(w);
+        }
+    } while (pass_barrier());
+}
+
+/* Memory of a launch: shared, then each thread's own, registers, arguments. Filled with nonsense, as a device promises nothing. */
+static unsigned char *lay_out(const ptx_kernel *k, const ptx_launch *l)
+{
+    const size_t local = ((size_t)k->local + 15) & ~(size_t)15;
+    const size_t regs = (size_t)k->nreg * sizeof(uint64_t);
+    const size_t shared = ((size_t)run.shared_bytes + 15) & ~(size_t)15;
+    const size_t bytes = shared + (regs + local) * run.nthread + k->param_bytes;
+    unsigned char *memory = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095), *at = memory;
+    if (!memory) {
+        return NULL;
+    }
+    memset(memory, 0x7A, bytes);
+    run.shared = at;
+    at += shared;
+    for (unsigned i = 0; i < run.nthread; i++, at += local) {
+        run.thread[i].local = at;
+    }
+    for (unsigned i = 0; i < run.nthread; i++, at += regs) {
+        run.thread[i].reg = (uint64_t *)(void *)at;
+    }
+    run.param = at;
+    for (int i = 0; i < k->nparam; i++) {
+        memcpy(at + k->param[i].at, l->params[i], k->param[i].size);
+    }
+    return memory;
+}
+
+static int run_blocks(void)
+{
+    const int code = setjmp(run.out);
+    if (code != PTX_OK) {
+        return code;
+    }
+    for (unsigned b = 0; b < run.l->grid[0]; b++) {
+        run_block(b);
+    }
+    return PTX_OK;
+}
+
+int ptx_run(const ptx_module *m, int kernel, const ptx_launch *l, char *error, size_t n)
+{
+    const ptx_kernel *k = &m->kernel[kernel];
+    const unsigned threads = l->block[0];
+    snprintf(error, n, "a launch that cannot be");
+    if (l->grid[0] == 0 || l->grid[1] != 1 || l->grid[2] != 1 || threads == 0 ||
+        threads > MOST_THREADS || l->block[1] != 1 || l->block[2] != 1) {
+        return PTX_LAUNCH_FAILED;
+    }
+    memset(&run, 0, sizeof run);
+    run.m = m;
+    run.k = k;
+    run.l = l;
+    run.error = error;
+    run.nerror = n;
+    run.nthread = threads;
+    run.nwarp = (threads + LANES - 1) / LANES;
+    run.shared_bytes = k->dynamic_at < 0 ? k->shared : (unsigned)k->dynamic_at + l->shared;
+    if (run.shared_bytes > MOST_SHARED) {
+        return PTX_LAUNCH_FAILED;
+    }
+    unsigned char *memory = lay_out(k, l);
+    touch *touched = calloc(2 * (size_t)run.shared_bytes + 1, sizeof *touched);
+    run.wrote = touched;
+    run.read = touched + run.shared_bytes;
+    const int code = memory && touched ? run_blocks() : PTX_OUT_OF_MEMORY;
+    if (code == PTX_OK) {
+        error[0] = 0;
+    }
+    free(memory);
+    free(touched);
+    return code;
+}
