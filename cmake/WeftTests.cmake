@@ -205,6 +205,10 @@ foreach(source IN LISTS weft_test_sources)
     endif()
 endforeach()
 
+if(TARGET test_cuda_ptx) # it runs them again
+    add_dependencies(test_cuda_ptx test_cuda_ops test_cuda_graphs test_cuda_rows test_cuda_programs)
+endif()
+
 # What the GPU's suites have the fake NVRTC compile is collected, and a share of it compiled by the real one afterwards, if
 # it is there: about 40 s of one core at most, while other tests run.
 if(TARGET test_cuda_nvrtc AND NOT WEFT_SANITIZE AND NOT WEFT_COVERAGE)

@@ -15,18 +15,19 @@
 #include "jit/ir/cuda_text.h"
 #include "tests/support/sanitized.h"
 
+static unsigned blocks = 1;
 static const char head[] = ".version 9.0\n.target sm_90\n.address_size 64\n";
 
-/* Runs kernel `k` of a text on one block; the status of waiting for it. */
+/* Runs kernel `k` of a text on a block, or several; the status of waiting for it. */
 static int run(const char *text, size_t n, void *memory, unsigned threads, void *params[])
 {
-    const unsigned block[3] = {threads, 1, 1};
+    const unsigned grid[3] = {blocks, 1, 1}, block[3] = {threads, 1, 1};
     wf_cuda_module *m = NULL;
     wf_cuda_fn *f = NULL;
     int status = wf_cuda_module_new(0, text, n, &m, &why);
     if (status == 0) {
         OK(wf_cuda_function(m, "k", &f, &why));
-        OK(wf_cuda_launch(f, one_block, block, 0, params, &why));
+        OK(wf_cuda_launch(f, grid, block, 0, params, &why));
         status = wf_cuda_synchronize(0, &why);
         if (status == 0 && memory) {
             wf_cuda_module_free(m);
@@ -316,6 +317,13 @@ WELL(what_others_read_is_written_later,
      "ld.shared.u32 %r5, [%r2]; bar.sync 0; setp.eq.s32 %p2, %r1, 0; "
      "@%p2 st.shared.u32 [%r2], %r1;",
      64)
+FOUND(threads_that_write_one_place, "st.global.u32 [%rd1], %r1;", 64,
+      "byte 0 of global memory, which thread 0 wrote, is written")
+WELL(threads_that_write_the_same, "st.global.u32 [%rd1], %r0;", 64)
+FOUND(threads_that_read_what_one_writes, "ld.global.u32 %r5, [%rd1]; st.global.u32 [%rd2], %r1;",
+      64, "byte 0 of global memory, which thread 0 wrote, is read")
+WELL(threads_that_write_in_turn,
+     "st.global.u32 [%rd2], %r1; bar.sync 0; xor.b64 %rd2, %rd2, 4; st.global.u32 [%rd2], %r1;", 64)
 FOUND(threads_that_leave, "@%p1 ret; bar.sync 0;", 64, "not all threads reach")
 FOUND(barriers_on_two_lines, "@%p1 bra $A; bar.sync 0; bra $B;\n$A:\nbar.sync 0;\n$B:", 64,
       "while thread 0 is at that of line 19")
@@ -329,6 +337,16 @@ FOUND(an_instruction_that_is_not_known, "dp4a.u32.u32 %r5, %r1, %r1, %r1;", 1,
       "line 17: dp4a.u32.u32: an instruction")
 FOUND(a_modifier_that_is_not_known, "add.rz.f32 %r5, %r1, %r1;", 1, "a rounding")
 FOUND(a_register_that_is_too_narrow, "add.s64 %r5, %rd1, %rd1;", 1, "a result of 64 bits")
+
+/* A barrier orders nothing between blocks. */
+Test(cuda_ptx, blocks_that_read_what_another_writes)
+{
+    blocks = 2;
+    check_found("mov.u32 %r5, %ctaid.x; mad.wide.u32 %rd2, %r5, 128, %rd2; "
+                "st.global.u32 [%rd2], %r1; bar.sync 0; "
+                "xor.b64 %rd2, %rd2, 128; ld.global.u32 %r5, [%rd2];",
+                32, "byte 128 of global memory, which thread 0 read, is written");
+}
 
 /* -- what NVRTC makes ------------------------------------------------------------------------------------------------ */
 static bool has_nvrtc(void)

@@ -296,6 +296,12 @@ const char *ptx_check(const ptx_insn *i)
         if ((o->place == ADDRESS) != (k == address)) {
             return "an operand of another kind";
         }
+        const bool result = i->op == P_LD || i->splits           ? k >= 1
+                            : i->op == P_SETP || i->op == P_SHFL ? k < 2
+                                                                 : k < rows[i->op].results;
+        if (o->place == NOTHING && !result) {
+            return "nothing where a value has to stand";
+        }
         if (o->not &&!(i->op == P_SETP && k == 4)) {
             return "a negated operand";
         }

@@ -7,8 +7,8 @@
  *
  * Threads of a block are run one after the other, each until it has to meet others (a barrier, a shuffle, a vote). A launch
  * fails, naming the instruction, the block and the thread, at: an access outside of what the device may reach, or that is no
- * multiple of its size; two threads that touch the same byte of shared memory, one of them to write it, with nothing between
- * that orders them; threads that meet at different barriers, or wait for one that is not coming; a lane that is asked for a
+ * multiple of its size; two threads that touch the same byte of shared or global memory, one of them to write something else
+ * than what stands there, with nothing between that orders them (of allocations up to 1 MiB, and but for atomics); threads that meet at different barriers, or wait for one that is not coming; a lane that is asked for a
  * value and does not take part; and global memory before griddepcontrol.wait in a kernel that has one.
  */
 #ifndef TESTS_CUDA_PTX_PTX_H

@@ -3,54 +3,16 @@
  *
  * A thread that reaches a barrier, a shuffle or a vote stops there; when no thread of a warp can go on, the lanes that wait at
  * the same instruction for each other are served, and when all of a block stand at one barrier they pass it. Whatever is left
- * then waits for what does not come. A launch is one call under the driver's lock, hence the variables of this file.
+ * then waits for what does not come.
  */
-#include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/cuda/ptx/machine.h"
+#include "tests/cuda/ptx/run.h"
 
-enum state { RUNNING, AT_BARRIER, AT_WARP, GONE };
-typedef struct thread {
-    uint64_t *reg;
-    int pc;
-    enum state state;
-    bool waited; /* for the launch before */
-    unsigned id, warp;
-    unsigned char *local;
-} thread;
-
-/* Who touched a byte of shared memory, when: numbers of barriers passed. Numbers grow from block to block, so that what an
- * earlier one left is over. */
-enum { MANY_OF_A_WARP = 1, MANY };
-typedef struct touch {
-    uint32_t block, warp;
-    uint16_t thread;
-    uint8_t many;
-} touch;
-
-enum { RANGES = 8, MOST_SHARED = 232448 };
+ptx_state run;
 static const uint64_t most_steps = 1000000000; /* of a thread between two stops */
-
-static struct {
-    const ptx_module *m;
-    const ptx_kernel *k;
-    const ptx_launch *l;
-    unsigned nthread, nwarp, block, shared_bytes;
-    unsigned char *shared, *param;
-    touch *wrote, *read;
-    thread thread[MOST_THREADS];
-    uint32_t now, warp_now[MOST_THREADS / LANES];
-    struct {
-        uint64_t low, high;
-    } range[RANGES];
-    int next_range;
-    char *error;
-    size_t nerror;
-    jmp_buf out;
-} run;
 
 /* The line of the instruction, without the space before it. */
 static const char *line_of(const ptx_insn *i, int *n)
@@ -64,8 +26,7 @@ static const char *line_of(const ptx_insn *i, int *n)
     return s;
 }
 
-__attribute__((format(printf, 3, 4), noreturn)) static void fail(const thread *t, int code,
-                                                                 const char *fmt, ...)
+void run_fail(const thread *t, int code, const char *fmt, ...)
 {
     const ptx_insn *i = &run.k->insn[t->pc];
     va_list args;
@@ -80,173 +41,6 @@ __attribute__((format(printf, 3, 4), noreturn)) static void fail(const thread *t
                  i->line, n, line);
     }
     longjmp(run.out, code);
-}
-
-/* -- operands ------------------------------------------------------------------------------------------------------- */
-static inline uint64_t get(const thread *t, const ptx_operand *o)
-{
-    const uint64_t v = o->place == VALUE ? o->value : t->reg[o->reg];
-    return o->not ? !v : v;
-}
-
-static inline void put(const thread *t, const ptx_operand *o, uint64_t v)
-{
-    if (o->place == REGISTER) {
-        t->reg[o->reg] = v & ptx_mask(o->bits);
-    }
-}
-
-/* -- memory ---------------------------------------------------------------------------------------------------------- */
-static inline bool is_ordered(const thread *t, const touch *before)
-{
-    if (before->block < run.now || (before->thread == t->id && !before->many)) {
-        return true;
-    }
-    return before->many != MANY && before->thread / LANES == t->warp &&
-           before->warp < run.warp_now[t->warp];
-}
-
-static void note_read(const thread *t, touch *r)
-{
-    uint8_t many = 0;
-    if (!is_ordered(t, r)) {
-        many = r->many == MANY || r->thread / LANES != t->warp ? MANY : MANY_OF_A_WARP;
-    }
-    *r = (touch){run.now, run.warp_now[t->warp], (uint16_t)t->id, many};
-}
-
-static void check_race(const thread *t, uint64_t at, unsigned size, bool write)
-{
-    for (uint64_t i = at; i < at + size; i++) {
-        if (!is_ordered(t, &run.wrote[i])) {
-            fail(t, PTX_LAUNCH_FAILED, "byte %u of shared memory, which thread %u wrote, is %s",
-                 (unsigned)i, run.wrote[i].thread, write ? "overwritten" : "read");
-        }
-        if (write && !is_ordered(t, &run.read[i])) {
-            fail(t, PTX_LAUNCH_FAILED, "byte %u of shared memory, which thread %u read, is written",
-                 (unsigned)i, run.read[i].thread);
-        }
-        if (write) {
-            run.wrote[i] = (touch){run.now, run.warp_now[t->warp], (uint16_t)t->id, 0};
-        } else {
-            note_read(t, &run.read[i]);
-        }
-    }
-}
-
-static void *in_global(const thread *t, uint64_t at, unsigned size)
-{
-    if (run.k->waits && !t->waited) {
-        fail(t, PTX_LAUNCH_FAILED, "memory is touched before griddepcontrol.wait");
-    }
-    for (int i = 0; i < RANGES; i++) {
-        if (at >= run.range[i].low && at + size <= run.range[i].high) {
-            return (void *)(uintptr_t)at;
-        }
-    }
-    uint64_t low = (uint64_t)(uintptr_t)run.m->data, high = low + run.m->ndata;
-    if (at < low || at >= high) {
-        low = high = 0;
-        if (!run.l->reach(at, &low, &high)) {
-            fail(t, PTX_ILLEGAL_ADDRESS, "nothing is at %#llx", (unsigned long long)at);
-        }
-    }
-    if (at + size > high) {
-        fail(t, PTX_ILLEGAL_ADDRESS, "%u bytes at %#llx, of which %llu are memory", size,
-             (unsigned long long)at, (unsigned long long)(high - at));
-    }
-    run.next_range = (run.next_range + 1) % RANGES;
-    run.range[run.next_range].low = low;
-    run.range[run.next_range].high = high;
-    return (void *)(uintptr_t)at;
-}
-
-static int space_of(const ptx_insn *i, uint64_t *at)
-{
-    const uint64_t window = *at >> 56 << 56;
-    if (i->mod[K_SPACE]) {
-        return i->mod[K_SPACE];
-    }
-    *at &= ~window;
-    return window == WINDOW_SHARED  ? M_SHARED
-           : window == WINDOW_LOCAL ? M_LOCAL
-           : window == WINDOW_PARAM ? M_PARAM
-                                    : M_GLOBAL;
-}
-
-static void *reach(const thread *t, const ptx_insn *i, const ptx_operand *o, unsigned size,
-                   bool write)
-{
-    uint64_t at = o->value + (o->reg >= 0 ? t->reg[o->reg] : 0);
-    const int space = space_of(i, &at);
-    if (at % size) {
-        fail(t, PTX_MISALIGNED, "%u bytes at %#llx", size, (unsigned long long)at);
-    }
-    if (space == M_GLOBAL || space == M_CONST) {
-        return in_global(t, at, size);
-    }
-    const unsigned room = space == M_SHARED  ? run.shared_bytes
-                          : space == M_LOCAL ? run.k->local
-                                             : run.k->param_bytes;
-    if (at + size > room || at > room) {
-        fail(t, PTX_ILLEGAL_ADDRESS, "%u bytes at %#llx of %u", size, (unsigned long long)at, room);
-    }
-    if (space == M_PARAM && write) {
-        fail(t, PTX_ILLEGAL_ADDRESS, "an argument is written");
-    }
-    if (space == M_SHARED) {
-        check_race(t, at, size, write);
-    }
-    return (space == M_SHARED ? run.shared : space == M_LOCAL ? t->local : run.param) + at;
-}
-
-static void load(const thread *t, const ptx_insn *i)
-{
-    const unsigned bits = ptx_bits[i->type], size = bits / 8, n = i->nvector ? i->nvector : 1;
-    const unsigned char *from = reach(t, i, &i->o[0], n * size, false);
-    for (unsigned k = 0; k < n; k++) {
-        uint64_t v = 0;
-        memcpy(&v, from + (size_t)k * size, size);
-        put(t, &i->o[1 + k], ptx_is_signed(i->type) ? (uint64_t)ptx_extend(v, bits) : v);
-    }
-}
-
-static void store(const thread *t, const ptx_insn *i)
-{
-    const unsigned size = ptx_bits[i->type] / 8, n = i->nvector ? i->nvector : 1;
-    unsigned char *to = reach(t, i, &i->o[0], n * size, true);
-    for (unsigned k = 0; k < n; k++) {
-        const uint64_t v = get(t, &i->o[1 + k]);
-        memcpy(to + (size_t)k * size, &v, size);
-    }
-}
-
-static void atomic(const thread *t, const ptx_insn *i)
-{
-    const unsigned bits = ptx_bits[i->type], size = bits / 8;
-    unsigned char *at = reach(t, i, &i->o[1], size, true);
-    uint64_t old = 0, v = get(t, &i->o[2]) & ptx_mask(bits);
-    memcpy(&old, at, size);
-    const bool less =
-        ptx_is_signed(i->type) ? ptx_extend(v, bits) < ptx_extend(old, bits) : v < old;
-    switch (i->mod[K_MODE]) {
-    case M_ADD:
-        v += old;
-        break;
-    case M_MIN:
-        v = less ? v : old;
-        break;
-    case M_MAX:
-        v = less ? old : v;
-        break;
-    case M_CAS:
-        v = old == v ? get(t, &i->o[3]) : old;
-        break;
-    default:
-        break;
-    }
-    memcpy(at, &v, size);
-    put(t, &i->o[0], old);
 }
 
 /* -- instructions ------------------------------------------------------------------------------------------------------ */
@@ -282,19 +76,6 @@ static void move(const thread *t, const ptx_insn *i)
     put(t, &i->o[0], n ? v : get(t, &i->o[1]));
 }
 
-static uint64_t window_of(const thread *t, const ptx_insn *i)
-{
-    const uint64_t at = get(t, &i->o[1]);
-    const uint64_t window = i->mod[K_SPACE] == M_SHARED  ? WINDOW_SHARED
-                            : i->mod[K_SPACE] == M_LOCAL ? WINDOW_LOCAL
-                            : i->mod[K_SPACE] == M_PARAM ? WINDOW_PARAM
-                                                         : 0;
-    if (i->mod[K_TO] && at >> 56 << 56 != window) {
-        fail(t, PTX_ILLEGAL_ADDRESS, "%#llx points into another space", (unsigned long long)at);
-    }
-    return i->mod[K_TO] ? at - window : at + window;
-}
-
 /* The sources of an instruction that only computes. */
 static inline void compute(const thread *t, const ptx_insn *i)
 {
@@ -313,7 +94,7 @@ static void run_thread(thread *t)
     for (;; t->pc++) {
         const ptx_insn *i = &code[t->pc];
         if (++steps > most_steps) {
-            fail(t, PTX_LAUNCH_FAILED, "it does not end");
+            run_fail(t, PTX_LAUNCH_FAILED, "it does not end");
         }
         if (i->guarded && (bool)(t->reg[i->guard] & 1) == i->guard_not) {
             continue;
@@ -326,19 +107,19 @@ static void run_thread(thread *t)
             move(t, i);
             break;
         case P_CVTA:
-            put(t, &i->o[0], window_of(t, i));
+            run_cvta(t, i);
             break;
         case P_SETP:
             compare(t, i);
             break;
         case P_LD:
-            load(t, i);
+            run_load(t, i);
             break;
         case P_ST:
-            store(t, i);
+            run_store(t, i);
             break;
         case P_ATOM:
-            atomic(t, i);
+            run_atomic(t, i);
             break;
         case P_SHFL:
         case P_VOTE:
@@ -358,7 +139,7 @@ static void run_thread(thread *t)
             t->state = GONE;
             return;
         case P_TRAP:
-            fail(t, PTX_LAUNCH_FAILED, "trap");
+            run_fail(t, PTX_LAUNCH_FAILED, "trap");
         case P_CVT:
         case P_ADD:
         case P_SUB:
@@ -450,7 +231,7 @@ static void shuffle(thread *lane, const ptx_insn *i, uint64_t mask)
         if (mask >> k & 1) {
             const unsigned from = lane_from(&lane[k], i, &inside[k]);
             if (!(mask >> from & 1)) {
-                fail(&lane[k], PTX_LAUNCH_FAILED, "lane %u does not take part", from);
+                run_fail(&lane[k], PTX_LAUNCH_FAILED, "lane %u does not take part", from);
             }
             value[k] = get(&lane[from], &i->o[2]);
         }
@@ -503,7 +284,7 @@ static bool meet(unsigned warp)
             continue;
         }
         if (!(mask >> k & 1)) {
-            fail(t, PTX_LAUNCH_FAILED, "its mask %#llx has it not", (unsigned long long)mask);
+            run_fail(t, PTX_LAUNCH_FAILED, "its mask %#llx has it not", (unsigned long long)mask);
         }
         if (!is_complete(lane, t, mask)) {
             continue;
@@ -540,8 +321,8 @@ static void run_warp(unsigned warp)
     } while (meet(warp));
     for (unsigned k = 0; k < lanes_of(warp); k++) {
         if (lane[k].state == AT_WARP) {
-            fail(&lane[k], PTX_LAUNCH_FAILED, "it waits for lanes of %#llx that are elsewhere",
-                 (unsigned long long)mask_of(&lane[k]));
+            run_fail(&lane[k], PTX_LAUNCH_FAILED, "it waits for lanes of %#llx that are elsewhere",
+                     (unsigned long long)mask_of(&lane[k]));
         }
     }
 }
@@ -553,12 +334,12 @@ static bool pass_barrier(void)
     for (unsigned i = 0; i < run.nthread; i++) {
         const thread *t = &run.thread[i];
         if (t->state != first->state) {
-            fail(t->state == AT_BARRIER ? t : first, PTX_LAUNCH_FAILED,
-                 "a barrier that not all threads reach");
+            run_fail(t->state == AT_BARRIER ? t : first, PTX_LAUNCH_FAILED,
+                     "a barrier that not all threads reach");
         }
         if (t->state == AT_BARRIER && t->pc != first->pc) {
-            fail(t, PTX_LAUNCH_FAILED, "a barrier, while thread 0 is at that of line %d",
-                 run.k->insn[first->pc].line);
+            run_fail(t, PTX_LAUNCH_FAILED, "a barrier, while thread 0 is at that of line %d",
+                     run.k->insn[first->pc].line);
         }
     }
     if (first->state == GONE) {
@@ -575,7 +356,7 @@ static bool pass_barrier(void)
 static void run_block(unsigned block)
 {
     run.block = block;
-    run.now++;
+    run.block_now = ++run.now;
     for (unsigned i = 0; i < run.nthread; i++) {
         thread *t = &run.thread[i];
         t->pc = 0;
@@ -665,6 +446,9 @@ int ptx_run(const ptx_module *m, int kernel, const ptx_launch *l, char *error, s
     const int code = memory && touched ? run_blocks() : PTX_OUT_OF_MEMORY;
     if (code == PTX_OK) {
         error[0] = 0;
+    }
+    for (int i = 0; i < run.nrange; i++) {
+        free(run.range[i].touched);
     }
     free(memory);
     free(touched);
