@@ -21,10 +21,10 @@
 #include <time.h>
 
 #include "bench/support/bench.h"
-#include "examples/transformer.h"
 #include "weft/cuda.h"
 #include "weft/jit.h"
 #include "weft/profile.h"
+#include "weft/weft.h"
 
 enum { ROUNDS = 11, WARM_UP = 3 };
 
@@ -507,7 +507,9 @@ static void run_attention(void)
 /* -- a training step ----------------------------------------------------------------------------------------------- */
 
 typedef struct trainer {
-    transformer lm;
+    weft_module *m;
+    weft_nn_gpt lm;
+    int64_t context;
     weft_optim *adam;
     weft_tensor tokens; /* [batch, context + 1] */
     weft_jit *traced;
@@ -521,19 +523,20 @@ static void narrow_(weft_tensor *t)
 }
 
 /* The model on its parameters as bf16, of the open scope; gradients come back to the f32 ones. */
-static transformer in_halves(const transformer *lm)
+static weft_nn_gpt in_halves(const weft_nn_gpt *lm)
 {
-    transformer h = *lm;
+    weft_nn_gpt h = *lm;
     narrow_(&h.wte.weight);
     narrow_(&h.wpe.weight);
     narrow_(&h.ln_f.weight);
     narrow_(&h.ln_f.bias);
-    for (int i = 0; i < h.n.layers; i++) {
-        transformer_block *b = &h.h[i];
-        weft_tensor *all[] = {&b->ln_1.weight,     &b->ln_1.bias,      &b->ln_2.weight,
-                              &b->ln_2.bias,       &b->attn.in_weight, &b->attn.in_bias,
-                              &b->attn.out.weight, &b->attn.out.bias,  &b->fc.weight,
-                              &b->fc.bias,         &b->proj.weight,    &b->proj.bias};
+    for (int i = 0; i < h.layers; i++) {
+        weft_nn_encoder *b = &h.h[i];
+        weft_nn_attention *attn = &b->self_attn;
+        weft_tensor *all[] = {&b->norm1.weight,  &b->norm1.bias,     &b->norm2.weight,
+                              &b->norm2.bias,    &attn->in_weight,   &attn->in_bias,
+                              &attn->out.weight, &attn->out.bias,    &b->linear1.weight,
+                              &b->linear1.bias,  &b->linear2.weight, &b->linear2.bias};
         for (size_t k = 0; k < sizeof all / sizeof *all; k++)
             narrow_(all[k]);
     }
@@ -543,21 +546,21 @@ static transformer in_halves(const transformer *lm)
 static weft_tensor logits_of(const trainer *t, weft_tensor tokens)
 {
     if (!t->halves)
-        return transformer_forward(&t->lm, tokens);
-    transformer h = in_halves(&t->lm);
-    return weft_cast(transformer_forward(&h, tokens), WEFT_F32);
+        return weft_nn_gpt_forward(&t->lm, tokens);
+    weft_nn_gpt h = in_halves(&t->lm);
+    return weft_cast(weft_nn_gpt_forward(&h, tokens), WEFT_F32);
 }
 
 static weft_status train_step(void *self, const weft_tensor *in, int n, weft_tensor *out, int n_out)
 {
     trainer *t = self;
     (void)in, (void)n, (void)n_out;
-    int64_t context = t->lm.n.context;
+    int64_t context = t->context;
     weft_tensor logits = logits_of(t, weft_narrow(t->tokens, 1, 0, context));
     out[0] = weft_cross_entropy(logits, weft_narrow(t->tokens, 1, 1, context));
-    weft_status bad = weft_module_zero_grad(t->lm.m);
+    weft_status bad = weft_module_zero_grad(t->m);
     bad = bad ? bad : weft_backward(out[0]);
-    bad = bad ? bad : weft_module_clip_grad_norm(t->lm.m, 1.0, NULL);
+    bad = bad ? bad : weft_module_clip_grad_norm(t->m, 1.0, NULL);
     return bad ? bad : weft_optim_step(t->adam);
 }
 
@@ -606,17 +609,25 @@ static void run_step(body run, void *arg, const char *what, const char *size, co
 static void run_training(bool halves)
 {
     bool quick = smoke || bench_quick();
-    transformer_sizes n = quick ? (transformer_sizes){256, 64, 2, 2, 64, .tied = true}
-                                : (transformer_sizes){50257, 768, 12, 12, 1024, .tied = true};
-    int64_t batch = quick ? 2 : 8;
-    if (smoke)
-        n = (transformer_sizes){32, 16, 1, 2, 8, .tied = true};
     trainer t = {.halves = halves,
                  .traced = weft_jit_trace(train_step, &t, .name = "step", .synchronous = true)};
     weft_generator rng = {1, 0};
-    if (transformer_init(&t.lm, n, &rng) != WEFT_OK)
+    t.m = weft_module_new(&rng);
+    weft_nn_gpt_args n =
+        smoke ? (weft_nn_gpt_args){.vocab = 32, .dim = 16, .heads = 2, .layers = 1, .context = 8}
+        : quick
+            ? (weft_nn_gpt_args){.vocab = 256, .dim = 64, .heads = 2, .layers = 2, .context = 64}
+            : (weft_nn_gpt_args){
+                  .vocab = 50257, .dim = 768, .heads = 12, .layers = 12, .context = 1024};
+    int64_t batch = quick ? 2 : 8;
+    n.layer = &t.lm;
+    n.module = t.m;
+    n.name = "";
+    n.tied = true;
+    t.context = n.context;
+    if ((weft_nn_gpt_init)(&n) != WEFT_OK)
         bench_die(weft_last_error());
-    t.adam = weft_adamw_new(t.lm.m, .weight_decay = 0.1, .decay_min_rank = 2);
+    t.adam = weft_adamw_new(t.m, .weight_decay = 0.1, .decay_min_rank = 2);
     t.tokens = weft_keep(check(weft_randint(weft_shape(batch, n.context + 1), 0, n.vocab)));
     const char *size = quick ? "small" : "124M";
     row_us = 2e6;
@@ -632,7 +643,7 @@ static void run_training(bool halves)
     }
     weft_jit_free(t.traced);
     weft_optim_free(t.adam);
-    weft_module_free(t.lm.m);
+    weft_module_free(t.m);
     weft_free(t.tokens);
 }
 

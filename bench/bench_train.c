@@ -1,5 +1,5 @@
 /*
- * bench/bench_train.c -- training steps of language models (examples/transformer.h): time, tokens a second, peak memory,
+ * bench/bench_train.c -- training steps of language models (weft_nn_gpt): time, tokens a second, peak memory,
  * and where the time goes.
  *
  *   bench_train [seconds [model...]]       seconds per measurement, default 8; models: char gpt2-2 gpt2-4 gpt2
@@ -25,22 +25,27 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "examples/transformer.h"
+#include <weft/weft.h>
+
 #include "jit/kernels.h"
 
 enum { MAX_STEPS = 2000, TRIED = 30 /* calls in which a plan has settled on a way */ };
 
 typedef struct model {
     const char *name, *prefix; /* prefix: of the case */
-    transformer_sizes n;
+    weft_nn_gpt_args n;
     int64_t batch;
 } model;
 
+#define GPT2(n)                                                                                    \
+    {                                                                                              \
+        .vocab = 50257, .dim = 768, .layers = (n), .heads = 12, .context = 64, .tied = true        \
+    }
 static const model models[] = {
     {"char", "", {.vocab = 256, .dim = 128, .layers = 4, .heads = 4, .context = 128}, 16},
-    {"gpt2-2", "gpt2-2 ", {50257, 768, 2, 12, 64, .tied = true}, 4},
-    {"gpt2-4", "gpt2-4 ", {50257, 768, 4, 12, 64, .tied = true}, 4},
-    {"gpt2", "gpt2 ", {50257, 768, 12, 12, 64, .tied = true}, 4},
+    {"gpt2-2", "gpt2-2 ", GPT2(2), 4},
+    {"gpt2-4", "gpt2-4 ", GPT2(4), 4},
+    {"gpt2", "gpt2 ", GPT2(12), 4},
 };
 enum { MODELS = sizeof models / sizeof *models };
 
@@ -82,7 +87,8 @@ static double resident_mb(void)
 
 typedef struct job {
     const model *of;
-    transformer *model;
+    weft_module *m;
+    const weft_nn_gpt *net;
     weft_optim *optim;
 } job;
 
@@ -90,7 +96,7 @@ static weft_tensor loss_of(const job *k)
 {
     const int64_t time = k->of->n.context;
     weft_tensor tokens = weft_randint(weft_shape(k->of->batch, time + 1), 0, k->of->n.vocab);
-    weft_tensor logits = transformer_forward(k->model, weft_narrow(tokens, 1, 0, time));
+    weft_tensor logits = weft_nn_gpt_forward(k->net, weft_narrow(tokens, 1, 0, time));
     return weft_cross_entropy(logits, weft_narrow(tokens, 1, 1, time));
 }
 
@@ -100,9 +106,9 @@ static bool train_step(const job *k, int i)
     weft_scope s = weft_scope_begin();
     weft_tensor loss = loss_of(k);
     t[1] = now_ms();
-    bool ok = weft_module_zero_grad(k->model->m) == WEFT_OK && weft_backward(loss) == WEFT_OK;
+    bool ok = weft_module_zero_grad(k->m) == WEFT_OK && weft_backward(loss) == WEFT_OK;
     t[2] = now_ms();
-    ok = ok && weft_module_clip_grad_norm(k->model->m, 1, NULL) == WEFT_OK;
+    ok = ok && weft_module_clip_grad_norm(k->m, 1, NULL) == WEFT_OK;
     t[3] = now_ms();
     ok = ok && weft_optim_step(k->optim) == WEFT_OK && weft_item_f64(loss) > 0;
     weft_scope_end(s);
@@ -123,9 +129,9 @@ static weft_status whole_step(void *self, const weft_tensor *in, int n_in, weft_
     weft_tensor loss = loss_of(k);
     out[0] = weft_detach(loss);
     weft_status bad = in || n_in != 0 || n_out != 1 ? WEFT_EINVALID : WEFT_OK;
-    bad = bad ? bad : weft_module_zero_grad(k->model->m);
+    bad = bad ? bad : weft_module_zero_grad(k->m);
     bad = bad ? bad : weft_backward(loss);
-    bad = bad ? bad : weft_module_clip_grad_norm(k->model->m, 1, NULL);
+    bad = bad ? bad : weft_module_clip_grad_norm(k->m, 1, NULL);
     return bad ? bad : weft_optim_step(k->optim);
 }
 
@@ -230,13 +236,18 @@ static bool take_turns(const job *k, weft_jit *traced, compile *c, int i)
 enum { EAGER, RECORDED, FROZEN, WAYS };
 static bool measure(const model *of, int threads, double seconds, int way)
 {
-    static transformer l;
+    static weft_nn_gpt net;
     const double idle = resident_mb();
     weft_set_num_threads(threads);
     weft_manual_seed(1);
-    bool ok = transformer_init(&l, of->n, NULL) == WEFT_OK;
-    weft_optim *o = weft_adamw_new(l.m, 2e-3, .weight_decay = 0.1, .decay_min_rank = 2);
-    job k = {of, &l, o};
+    weft_module *m = weft_module_new(NULL);
+    weft_nn_gpt_args args = of->n;
+    args.layer = &net;
+    args.module = m;
+    args.name = "";
+    bool ok = (weft_nn_gpt_init)(&args) == WEFT_OK;
+    weft_optim *o = weft_adamw_new(m, 2e-3, .weight_decay = 0.1, .decay_min_rank = 2);
+    job k = {of, m, &net, o};
     compile c = {.frozen = way == FROZEN};
     weft_jit *traced = way == EAGER ? NULL
                                     : weft_jit_trace(whole_step, &k, .name = "train_step",
@@ -268,7 +279,7 @@ static bool measure(const model *of, int threads, double seconds, int way)
         fprintf(stderr, "bench_train: %s\n", weft_last_error());
     weft_jit_free(traced);
     weft_optim_free(o);
-    weft_module_free(l.m);
+    weft_module_free(m);
     return ok;
 }
 

@@ -106,43 +106,76 @@ weft_tensor weft_nn_attention_forward(const weft_nn_attention *l, weft_tensor x)
 
 /* -- encoder layer ---------------------------------------------------------------------------------------------- */
 
-weft_status(weft_nn_encoder_init)(const weft_nn_encoder_args *a)
+/* The part p of the layer, under its name. */
+static void make_part(const weft_nn_encoder_args *a, const wf_encoder_part *p)
+{
+    weft_nn_encoder *l = a->layer;
+    weft_module *m = a->module;
+    const int64_t wide = a->feedforward ? a->feedforward : 2048;
+    switch (p->part) {
+    case WF_ENCODER_ATTENTION:
+        (weft_nn_attention_init)(&(weft_nn_attention_args){
+            &l->self_attn, m, p->name, a->dim, a->heads, a->causal, false, a->dtype, 0});
+        break;
+    case WF_ENCODER_WIDEN:
+        (weft_nn_linear_init)(
+            &(weft_nn_linear_args){&l->linear1, m, p->name, a->dim, wide, false, a->dtype, 0});
+        break;
+    case WF_ENCODER_NARROW:
+        (weft_nn_linear_init)(
+            &(weft_nn_linear_args){&l->linear2, m, p->name, wide, a->dim, false, a->dtype, 0});
+        break;
+    case WF_ENCODER_NORM1:
+    case WF_ENCODER_NORM2:
+        (weft_nn_layer_norm_init)(
+            &(weft_nn_norm_args){p->part == WF_ENCODER_NORM1 ? &l->norm1 : &l->norm2, m, p->name,
+                                 a->dim, a->eps, a->dtype, 0});
+    }
+}
+
+weft_status wf_encoder_init(const weft_nn_encoder_args *a, const wf_encoder_part *parts)
 {
     weft_status s = WF_LAYER_OPEN("encoder", a, self_attn.in_weight);
     if (s != WEFT_OK) {
         return s;
     }
     weft_nn_encoder *l = a->layer;
-    weft_module *m = a->module;
-    const int64_t wide = a->feedforward ? a->feedforward : 2048;
     *l = (weft_nn_encoder){.norm_first = a->norm_first, .gelu = a->gelu};
     const double dropout = wf_option(a->dropout, 0.1);
-    s = wf_layer_probability(m, "dropout", dropout);
-    (weft_nn_attention_init)(&(weft_nn_attention_args){&l->self_attn, m, "self_attn", a->dim,
-                                                       a->heads, a->causal, false, a->dtype, 0});
-    (weft_nn_linear_init)(
-        &(weft_nn_linear_args){&l->linear1, m, "linear1", a->dim, wide, false, a->dtype, 0});
-    (weft_nn_linear_init)(
-        &(weft_nn_linear_args){&l->linear2, m, "linear2", wide, a->dim, false, a->dtype, 0});
-    (weft_nn_layer_norm_init)(
-        &(weft_nn_norm_args){&l->norm1, m, "norm1", a->dim, a->eps, a->dtype, 0});
-    (weft_nn_layer_norm_init)(
-        &(weft_nn_norm_args){&l->norm2, m, "norm2", a->dim, a->eps, a->dtype, 0});
-    l->dropout = (weft_nn_dropout){dropout, m};
-    return wf_layer_close(m, &l->self_attn.in_weight, s);
+    s = wf_layer_probability(a->module, "dropout", dropout);
+    for (int i = 0; i < WF_ENCODER_PARTS; i++) {
+        make_part(a, &parts[i]);
+    }
+    l->dropout = (weft_nn_dropout){dropout, a->module};
+    return wf_layer_close(a->module, &l->self_attn.in_weight, s);
+}
+
+weft_status(weft_nn_encoder_init)(const weft_nn_encoder_args *a)
+{
+    static const wf_encoder_part parts[] = {{WF_ENCODER_ATTENTION, "self_attn"},
+                                            {WF_ENCODER_WIDEN, "linear1"},
+                                            {WF_ENCODER_NARROW, "linear2"},
+                                            {WF_ENCODER_NORM1, "norm1"},
+                                            {WF_ENCODER_NORM2, "norm2"}};
+    return wf_encoder_init(a, parts);
+}
+
+weft_tensor wf_layer_drop(const weft_nn_dropout *l, weft_tensor x)
+{
+    return l->p == 0 ? x : weft_nn_dropout_forward(l, x);
 }
 
 static weft_tensor attend(const weft_nn_encoder *l, weft_tensor x, weft_tensor mask)
 {
     x = (weft_nn_attention_attend)(&l->self_attn, x, WEFT_NONE, mask);
-    return weft_nn_dropout_forward(&l->dropout, x);
+    return wf_layer_drop(&l->dropout, x);
 }
 
 static weft_tensor feed_forward(const weft_nn_encoder *l, weft_tensor x)
 {
     x = weft_nn_linear_forward(&l->linear1, x);
-    x = weft_nn_dropout_forward(&l->dropout, l->gelu ? weft_gelu(x) : weft_relu(x));
-    return weft_nn_dropout_forward(&l->dropout, weft_nn_linear_forward(&l->linear2, x));
+    x = wf_layer_drop(&l->dropout, l->gelu ? weft_gelu(x) : weft_relu(x));
+    return wf_layer_drop(&l->dropout, weft_nn_linear_forward(&l->linear2, x));
 }
 
 weft_tensor(weft_nn_encoder_forward)(const weft_nn_encoder *l, weft_tensor x, weft_tensor mask)

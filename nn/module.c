@@ -168,8 +168,10 @@ weft_status weft_module_push(weft_module *m, const char *format, ...)
     }
     m->prefix_ends[m->n_prefix++] = m->prefix_length;
     m->prefix_length += (size_t)length;
-    m->prefix[m->prefix_length++] = '.';
-    m->prefix[m->prefix_length] = 0;
+    if (length > 0) {
+        m->prefix[m->prefix_length++] = '.';
+        m->prefix[m->prefix_length] = 0;
+    }
     return WEFT_OK;
 }
 

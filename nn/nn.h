@@ -52,6 +52,21 @@ weft_tensor wf_layer_constant(weft_module *m, const char *leaf, const weft_shape
                               weft_dtype dtype, double value, bool buffer);
 /* Weight and bias uniform in +-1/sqrt(fan). Empty ones are left. */
 weft_status wf_layer_spread(weft_module *m, weft_tensor weight, weft_tensor bias, int64_t fan);
+/* Dropout, which leaves no trace where nothing is dropped. */
+weft_tensor wf_layer_drop(const weft_nn_dropout *layer, weft_tensor x);
+/* The parts of a weft_nn_encoder in the order in which they are registered, with their names. */
+typedef struct wf_encoder_part {
+    enum {
+        WF_ENCODER_ATTENTION,
+        WF_ENCODER_WIDEN,
+        WF_ENCODER_NARROW,
+        WF_ENCODER_NORM1,
+        WF_ENCODER_NORM2
+    } part;
+    const char *name;
+} wf_encoder_part;
+enum { WF_ENCODER_PARTS = 5 };
+weft_status wf_encoder_init(const weft_nn_encoder_args *args, const wf_encoder_part *parts);
 /* Scales n gradients so that the Euclidean norm of all is at most max_norm; *norm (NULL: nobody looks) := what it was. Under no_grad,
  * in a scope of the caller. site: of the call, or NULL. */
 weft_status wf_clip(const weft_tensor *g, int n, double max_norm, double *norm, const char *site);

@@ -38,7 +38,7 @@ WEFT_API void weft_module_free(weft_module *m);
 /* WEFT_OK, or the status of the first registration that failed. */
 WEFT_API weft_status weft_module_status(const weft_module *m);
 
-/* Names registered from now on start with this text and a dot; they nest, at most 16 deep. */
+/* Names registered from now on start with this text and a dot, of an empty text with nothing; they nest, at most 16 deep. */
 WEFT_API weft_status weft_module_push(weft_module *m, const char *format, ...) WEFT_PRINTF(2, 3);
 /* Drops the innermost prefix. WEFT_EINVALID if there is none. */
 WEFT_API weft_status weft_module_pop(weft_module *m);
@@ -108,7 +108,7 @@ WEFT_API weft_status weft_init_kaiming_normal(weft_tensor t, double slope, weft_
                                               weft_generator *g WEFT_OR(nullptr));
 
 /* -- layers --------------------------------------------------------------------------------------------
- * Each `init` takes the layer to fill, the module, a name under the current prefix and extents, then
+ * Each `init` takes the layer to fill, the module, a name under the current prefix ("": right under it) and extents, then
  * options by name. Default dtype: f32. Defaults of values and initial weights are PyTorch's. */
 
 /* x[.., in] -> x weight[out, in]^T + bias[out]. Weight and bias uniform in +-1/sqrt(in). */

@@ -1,5 +1,5 @@
 /*
- * weft/nn_sequence.h -- layers over sequences: attention, the transformer's encoder layer, LSTM and GRU. Included by
+ * weft/nn_sequence.h -- layers over sequences: attention, the transformer's encoder layer, GPT, LSTM and GRU. Included by
  * weft/nn.h, which says what holds for every layer.
  */
 #ifndef WEFT_NN_SEQUENCE_H
@@ -67,6 +67,35 @@ WEFT_API weft_status weft_nn_encoder_init(const weft_nn_encoder_args *args);
 /* mask: as weft_nn_attention_attend's. */
 WEFT_API weft_tensor weft_nn_encoder_forward(const weft_nn_encoder *layer, weft_tensor x,
                                              weft_tensor mask WEFT_OR(WEFT_NONE));
+
+/* GPT-2 (Radford et al. 2019), a decoder-only transformer: integers tokens[batch, time], time <= context, -> logits[batch, time,
+ * vocab] of what follows each. Embeddings "wte" of tokens and "wpe" of positions (normal(0, 0.02)), blocks "h.0", "h.1", ...,
+ * a norm "ln_f", and a linear "head" without bias or, tied, wte's weight. A block is an encoder layer with norm_first, gelu
+ * and causal; its parts are "ln_1", "attn", "ln_2", "fc" [4 dim] and "proj". Dropout, while the module trains: of the sum of the
+ * embeddings and in the blocks. Blocks of another net are weft_nn_encoders. */
+enum { WEFT_NN_BLOCKS = 48 };
+typedef struct weft_nn_gpt {
+    weft_nn_embedding wte, wpe;
+    weft_nn_encoder h[WEFT_NN_BLOCKS];
+    weft_nn_norm ln_f;
+    weft_nn_linear head; /* empty if tied */
+    weft_nn_dropout dropout;
+    int64_t layers;
+    bool tied;
+} weft_nn_gpt;
+typedef struct weft_nn_gpt_args {
+    weft_nn_gpt *layer;
+    weft_module *module;
+    const char *name;
+    int64_t vocab, dim, heads, layers, context; /* at most 48 layers */
+    double dropout;                             /* default 0 */
+    bool tied;
+    double eps; /* default 1e-5 */
+    weft_dtype dtype;
+    int end_;
+} weft_nn_gpt_args;
+WEFT_API weft_status weft_nn_gpt_init(const weft_nn_gpt_args *args);
+WEFT_API weft_tensor weft_nn_gpt_forward(const weft_nn_gpt *layer, weft_tensor tokens);
 
 /* -- recurrent layers -------------------------------------------------------------------------------------
  * Parameters, their names, the order of gates (LSTM: in, forget, cell, out; GRU: reset, update, new) and what they start
@@ -148,6 +177,15 @@ inline weft_status weft_nn_encoder_init(weft_nn_encoder *layer, weft_module *mod
                               gelu,  causal, eps,  dtype, 0};
     return weft_nn_encoder_init(&a);
 }
+inline weft_status weft_nn_gpt_init(weft_nn_gpt *layer, weft_module *module, const char *name,
+                                    int64_t vocab, int64_t dim, int64_t heads, int64_t layers,
+                                    int64_t context, double dropout = 0, bool tied = false,
+                                    double eps = 0, weft_dtype dtype = WEFT_F32)
+{
+    weft_nn_gpt_args a = {layer,   module,  name, vocab, dim,   heads, layers,
+                          context, dropout, tied, eps,   dtype, 0};
+    return weft_nn_gpt_init(&a);
+}
 #define WEFT_CELL_(call)                                                                           \
     inline weft_status call(weft_nn_gates *layer, weft_module *module, const char *name,           \
                             int64_t in, int64_t hidden, bool no_bias = false,                      \
@@ -176,11 +214,13 @@ WEFT_RECURRENT_(weft_nn_gru_init)
 #undef WEFT_RECURRENT_
 WEFT_BY_STRUCT_(weft_status, weft_nn_attention_init, weft_nn_attention_args)
 WEFT_BY_STRUCT_(weft_status, weft_nn_encoder_init, weft_nn_encoder_args)
+WEFT_BY_STRUCT_(weft_status, weft_nn_gpt_init, weft_nn_gpt_args)
 #endif
 
 /* clang-format off */
 #define weft_nn_attention_init(...) WEFT_S_(WEFT_R_((weft_nn_attention_init)WEFT_ARGS_(weft_nn_attention_args, __VA_ARGS__)))
 #define weft_nn_encoder_init(...) WEFT_S_(WEFT_R_((weft_nn_encoder_init)WEFT_ARGS_(weft_nn_encoder_args, __VA_ARGS__)))
+#define weft_nn_gpt_init(...) WEFT_S_(WEFT_R_((weft_nn_gpt_init)WEFT_ARGS_(weft_nn_gpt_args, __VA_ARGS__)))
 #define weft_nn_lstm_cell_init(...) WEFT_S_(WEFT_R_((weft_nn_lstm_cell_init)WEFT_ARGS_(weft_nn_cell_args, __VA_ARGS__)))
 #define weft_nn_gru_cell_init(...) WEFT_S_(WEFT_R_((weft_nn_gru_cell_init)WEFT_ARGS_(weft_nn_cell_args, __VA_ARGS__)))
 #define weft_nn_lstm_init(...) WEFT_S_(WEFT_R_((weft_nn_lstm_init)WEFT_ARGS_(weft_nn_recurrent_args, __VA_ARGS__)))
@@ -189,6 +229,7 @@ WEFT_BY_STRUCT_(weft_status, weft_nn_encoder_init, weft_nn_encoder_args)
 #define weft_nn_attention_forward(...) WEFT_T_((weft_nn_attention_forward)(__VA_ARGS__))
 #define weft_nn_attention_attend(...) WEFT_T_((weft_nn_attention_attend)(__VA_ARGS__))
 #define weft_nn_encoder_forward(...) WEFT_T_((weft_nn_encoder_forward)(__VA_ARGS__))
+#define weft_nn_gpt_forward(...) WEFT_T_((weft_nn_gpt_forward)(__VA_ARGS__))
 #define weft_nn_lstm_cell_forward(...) WEFT_T_((weft_nn_lstm_cell_forward)(__VA_ARGS__))
 #define weft_nn_gru_cell_forward(...) WEFT_T_((weft_nn_gru_cell_forward)(__VA_ARGS__))
 #define weft_nn_lstm_forward(...) WEFT_T_((weft_nn_lstm_forward)(__VA_ARGS__))

@@ -212,6 +212,9 @@ static void modules()
     CHECK(weft_ok(weft_nn_lstm_cell_forward(&cell, row, WEFT_NONE, &(c = WEFT_NONE))));
     CHECK(weft_ok(weft_nn_gru_cell_forward(&gru_cell, row, WEFT_NONE)));
     CHECK(weft_ok(weft_nn_encoder_forward(&encoder, steps)) && weft_ok(weft_nn_attention_attend(&attention, steps, steps)));
+    static weft_nn_gpt gpt;
+    CHECK(weft_nn_gpt_init(&gpt, m, "gpt", 5, 4, 2, 1, 3, 0.1, true) == WEFT_OK);
+    CHECK(has_shape(weft_nn_gpt_forward(&gpt, weft_zeros(weft_shape(2, 3), WEFT_I64)), weft_shape(2, 3, 5)));
     weft_optim *others[] = {weft_adam_new(m, 1e-3), weft_rmsprop_new(m), weft_adagrad_new(m), weft_lion_new(m, 1e-4)};
     CHECK(weft_optim_group(others[0], "*.bias", 0.5, WEFT_ZERO) == WEFT_OK);
     for (weft_optim *o : others) {

@@ -7,7 +7,6 @@
 #include <criterion/criterion.h>
 
 #include "eager/alloc.h"
-#include "examples/transformer.h"
 #include "tests/support/sanitized.h"
 #include "weft/jit.h"
 #include "weft/weft.h"
@@ -25,7 +24,8 @@ enum {
 };
 
 static weft_tensor weights[LAYERS], states[STATES];
-static transformer model;
+static weft_module *module;
+static weft_nn_gpt model;
 static weft_optim *optim;
 
 static weft_status layers(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
@@ -175,19 +175,19 @@ static weft_status transform(void *self, const weft_tensor *in, int n_in, weft_t
                              int n_out)
 {
     (void)self, (void)n_in, (void)n_out;
-    out[0] = transformer_forward(&model, in[1]);
+    out[0] = weft_nn_gpt_forward(&model, in[1]);
     return weft_error_status(out[0]);
 }
 
 static weft_status train(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
 {
     (void)self, (void)n_in, (void)n_out;
-    weft_module_zero_grad(model.m);
+    weft_module_zero_grad(module);
     weft_tensor loss =
-        weft_cross_entropy(weft_flatten(transformer_forward(&model, in[1]), 0, 1), in[2]);
+        weft_cross_entropy(weft_flatten(weft_nn_gpt_forward(&model, in[1]), 0, 1), in[2]);
     out[0] = weft_detach(loss);
     weft_status bad = weft_backward(loss);
-    bad = bad ? bad : weft_module_clip_grad_norm(model.m, 1, NULL);
+    bad = bad ? bad : weft_module_clip_grad_norm(module, 1, NULL);
     return bad ? bad : weft_optim_step(optim);
 }
 
@@ -244,10 +244,11 @@ static void open_all(weft_tensor *in)
     for (int i = 0; i < LAYERS; i++) {
         weights[i] = weft_randn(weft_shape(COLS, COLS), WEFT_F32);
     }
-    cr_assert_eq(
-        transformer_init(&model, (transformer_sizes){100, 64, 2, 4, 32, .tied = false}, NULL),
-        WEFT_OK);
-    optim = weft_adamw_new(model.m, .lr = 1e-3);
+    module = weft_module_new(NULL);
+    cr_assert_eq(weft_nn_gpt_init(&model, module, "", .vocab = 100, .dim = 64, .heads = 4,
+                                  .layers = 2, .context = 32),
+                 WEFT_OK);
+    optim = weft_adamw_new(module, .lr = 1e-3);
 }
 
 Test(jit_memory, no_more_than_eagerly)
@@ -284,7 +285,7 @@ Test(jit_memory, no_more_than_eagerly)
         weft_free(states[i]);
     }
     weft_optim_free(optim);
-    weft_module_free(model.m);
+    weft_module_free(module);
 }
 
 static weft_status hundred(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)

@@ -1,5 +1,5 @@
 /*
- * tests/unit/test_sequences.c -- LSTM, GRU, attention to a memory, the encoder layer: against loops in double precision
+ * tests/unit/test_sequences.c -- LSTM, GRU, attention to a memory, the encoder layer, GPT: against loops in double precision
  * written from the papers, gradients against differences, called, traced and replayed; and that they learn.
  *
  * ctest: threads
@@ -382,6 +382,119 @@ Test(sequences, an_encoder_is_its_parts)
     }
 }
 
+/* -- GPT ------------------------------------------------------------------------------------------------------------ */
+
+Test(sequences, gpt_has_the_names_of_gpt_2)
+{
+    static const char *const want[] = {"wte.weight",
+                                       "wpe.weight",
+                                       "h.0.ln_1.weight",
+                                       "h.0.ln_1.bias",
+                                       "h.0.attn.in_proj_weight",
+                                       "h.0.attn.in_proj_bias",
+                                       "h.0.attn.out_proj.weight",
+                                       "h.0.attn.out_proj.bias",
+                                       "h.0.ln_2.weight",
+                                       "h.0.ln_2.bias",
+                                       "h.0.fc.weight",
+                                       "h.0.fc.bias",
+                                       "h.0.proj.weight",
+                                       "h.0.proj.bias",
+                                       "ln_f.weight",
+                                       "ln_f.bias",
+                                       "head.weight"};
+    for (int tied = 0; tied < 2; tied++) {
+        weft_module *m = fresh(6);
+        static weft_nn_gpt g;
+        OK(weft_nn_gpt_init(&g, m, tied ? "" : "lm", 11, 8, 2, 1, 5, .tied = tied));
+        cr_assert_eq(weft_module_count(m), tied ? 16 : 17);
+        for (int i = 0; i < weft_module_count(m); i++) {
+            const char *name = weft_module_at(m, i).name;
+            cr_assert_str_eq(tied ? name : name + strlen("lm."), want[i]);
+        }
+        cr_assert_eq(weft_module_numel(m), 11 * 8 + 5 * 8 + 4 * 8 + 24 * 8 + 24 + 8 * 8 + 8 +
+                                               32 * 8 + 32 + 32 * 8 + 8 + 2 * 8 +
+                                               (tied ? 0 : 11 * 8));
+        double *w = elements(g.wte.weight);
+        for (int i = 0; i < 11 * 8; i++) {
+            cr_assert_lt(fabs(w[i]), 0.02 * 6);
+        }
+        free(w);
+        weft_module_free(m);
+    }
+}
+
+/* Of the public layers, on the model's own parameters. */
+static weft_tensor by_its_parts(const weft_nn_gpt *g, weft_tensor tokens)
+{
+    weft_tensor x = weft_embedding(g->wte.weight, tokens);
+    x = weft_add(x, weft_slice(g->wpe.weight, 0, 0, weft_dim(tokens, 1), 1));
+    for (int i = 0; i < g->layers; i++) {
+        const weft_nn_encoder *b = &g->h[i];
+        weft_tensor y = weft_nn_layer_norm_forward(&b->norm1, x);
+        x = weft_add(x, weft_nn_attention_forward(&b->self_attn, y));
+        y = weft_nn_linear_forward(&b->linear1, weft_nn_layer_norm_forward(&b->norm2, x));
+        x = weft_add(x, weft_nn_linear_forward(&b->linear2, weft_gelu(y)));
+    }
+    x = weft_nn_layer_norm_forward(&g->ln_f, x);
+    return weft_linear(x, g->tied ? g->wte.weight : g->head.weight, WEFT_NONE);
+}
+
+Test(sequences, gpt_is_its_parts)
+{
+    static weft_nn_gpt g;
+    for (int tied = 0; tied < 2; tied++) {
+        weft_module *m = fresh(7);
+        OK(weft_nn_gpt_init(&g, m, "", .vocab = 11, .dim = 8, .heads = 2, .layers = 3, .context = 6,
+                            .tied = tied, .dropout = tied ? 0.4 : 0));
+        weft_tensor tokens = weft_randint(weft_shape(2, 5), 0, 11), y = by_its_parts(&g, tokens);
+        weft_module_train(m, false);
+        check_bits("at rest", weft_nn_gpt_forward(&g, tokens), y);
+        weft_module_train(m, true);
+        weft_tensor z = weft_nn_gpt_forward(&g, tokens);
+        cr_assert_eq(weft_item_f64(weft_max(weft_abs(weft_sub(y, z)))) > 0.01, tied, "dropout");
+        /* what comes later changes nothing before it */
+        weft_module_train(m, false);
+        weft_tensor first = weft_nn_gpt_forward(&g, weft_narrow(tokens, 1, 0, 3));
+        double *want = elements(weft_narrow(y, 1, 0, 3));
+        check_near("the first steps", first, want, 1e-5);
+        free(want);
+        weft_module_free(m);
+    }
+    cr_assert_eq(weft_leak_report(NULL), 0);
+}
+
+/* in: the embedding of tokens and a weight of the last block. */
+static weft_status gpt_loss(void *user, const weft_tensor *in, int n_in, weft_tensor *out,
+                            int n_out)
+{
+    weft_nn_gpt g = *(const weft_nn_gpt *)user;
+    static const int64_t tokens[] = {3, 1, 4, 1, 5, 2}, next[] = {1, 4, 1, 5, 2, 0};
+    cr_assert(n_in == 2 && n_out == 1);
+    g.wte.weight = in[0];
+    g.h[1].self_attn.in_weight = in[1];
+    out[0] = weft_cross_entropy(
+        weft_nn_gpt_forward(&g, weft_from_data(tokens, weft_shape(2, 3), WEFT_I64)),
+        weft_from_data(next, weft_shape(2, 3), WEFT_I64));
+    return weft_error_status(out[0]);
+}
+
+Test(sequences, gradients_of_gpt_are_differences)
+{
+    weft_module *m = fresh(8);
+    static weft_nn_gpt g;
+    char report[400] = "";
+    OK(weft_nn_gpt_init(&g, m, "", 6, 4, 2, 2, 3, .tied = true, .dtype = WEFT_F64));
+    weft_tensor in[] = {weft_clone(weft_detach(g.wte.weight)),
+                        weft_clone(weft_detach(g.h[1].self_attn.in_weight))};
+    OK(weft_requires_grad_(in[0], true));
+    OK(weft_requires_grad_(in[1], true));
+    cr_assert_eq(
+        weft_gradcheck(gpt_loss, &g, in, 2, 1, .report = report, .report_size = sizeof report),
+        WEFT_OK, "%s %s", report, weft_last_error());
+    weft_module_free(m);
+}
+
 /* -- errors --------------------------------------------------------------------------------------------------------- */
 
 static void says(weft_tensor t, const char *part)
@@ -444,9 +557,26 @@ Test(sequences, errors_say_what_is_wrong)
     says(weft_nn_lstm_cell_forward(&l.level[0], x, WEFT_NONE, NULL), "c is NULL");
     says(weft_nn_gru_cell_forward(NULL, x, WEFT_NONE), "NULL");
     says(weft_nn_encoder_forward(NULL, x, WEFT_NONE), "NULL");
+    static weft_nn_gpt g;
+    cr_assert_eq((weft_nn_gpt_init)(NULL), WEFT_EINVALID);
+    cr_assert_eq(weft_nn_gpt_init(&g, m, "deep", 11, 8, 2, 49, 5), WEFT_EINVALID);
+    says(weft_nn_gpt_forward(&g, x), "nn_gpt_init 'deep': layers is 49; it must be at most 48");
+    cr_assert_eq(weft_nn_gpt_init(&g, m, "odd", 11, 8, 3, 2, 5), WEFT_ESHAPE);
+    says(weft_nn_gpt_forward(&g, x), "nn_gpt_init 'odd.h.0.attn': dim is 8 and heads is 3");
+    cr_assert_eq(weft_nn_gpt_init(&g, m, "wet", 11, 8, 2, 2, 5, .dropout = 2), WEFT_ESHAPE);
+    says(weft_nn_gpt_forward(&g, x), "nn_gpt_init 'wet': dropout is 2; it must be in [0, 1]");
+    cr_assert_eq(weft_nn_gpt_init(&g, m, "wide", 11, INT64_MAX, 2, 2, 5), WEFT_ESHAPE);
+    cr_assert_eq(weft_nn_gpt_init(&g, m, "none", 0, 8, 2, 2, 5), WEFT_ESHAPE);
+    says(weft_nn_gpt_forward(NULL, x), "NULL");
+    OK(weft_nn_gpt_init(&g, m, "gpt", 11, 8, 2, 0, 5));
+    weft_tensor tokens = weft_zeros(weft_shape(2, 6), WEFT_I64);
+    says(weft_nn_gpt_forward(&g, tokens), "tokens has 6 steps; the model's context is 5");
+    says(weft_nn_gpt_forward(&g, weft_select(tokens, 0, 0)), "tokens has rank 1");
+    says(weft_nn_gpt_forward(&g, weft_ones(weft_shape(2, 5), WEFT_F32)), "embedding");
     h = WEFT_NONE;
     weft_tensor lost = weft_add(x, weft_ones(weft_shape(7), WEFT_F32));
     says(weft_nn_lstm_forward(&l, lost, &h, NULL), "add");
+    says(weft_nn_gpt_forward(&g, lost), "add");
     weft_module_free(m);
 }
 
