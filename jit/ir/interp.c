@@ -9,11 +9,12 @@
 
 /* -- programs of one row, made once ------------------------------------------------------------------- */
 
-enum { IN_ROW, IN_VJP, IN_CAST, IN_MAX_SRC = 8 };
+enum { IN_MAX_SRC = 8 };
 
 typedef struct prog_key {
-    uint16_t op;
-    uint8_t kind, which, compute, dst, nsrc;
+    uint16_t op;   /* a row, or WF_OP_CAST */
+    uint8_t which; /* 0: the row; 1 + i: its derivative by operand i */
+    uint8_t compute, dst, nsrc;
     uint8_t src[IN_MAX_SRC];
 } prog_key;
 
@@ -33,29 +34,23 @@ static int make_cast(wf_kir *k, int from, int to, wf_why *why)
     return wf_kir_finish(k, why);
 }
 
-static wf_in_prog *make_program(wf_interp *m, const prog_key *key)
+static wf_in_prog *make_program(const prog_key *key)
 {
     wf_in_prog *p = calloc(1, sizeof *p);
+    wf_why why;
     if (!p) {
         return NULL;
     }
-    wf_why why;
-    int rc;
     p->key = *key;
-    if (key->kind == IN_CAST) {
-        rc = make_cast(&p->kir, key->src[0], key->dst, &why);
-    } else if (key->kind == IN_ROW) {
-        rc = wf_kir_row_program(&p->kir, (wf_op)key->op, key->compute, key->nsrc, key->src,
-                                key->dst, &why);
-    } else {
-        rc = wf_kir_vjp_program(&p->kir, (wf_op)key->op, key->which, key->compute, key->nsrc,
-                                key->src, key->dst, &why);
-    }
+    int rc = key->op == WF_OP_CAST ? make_cast(&p->kir, key->src[0], key->dst, &why)
+             : key->which          ? wf_kir_vjp_program(&p->kir, (wf_op)key->op, key->which - 1,
+                                                        key->compute, key->nsrc, key->src, key->dst, &why)
+                          : wf_kir_row_program(&p->kir, (wf_op)key->op, key->compute, key->nsrc,
+                                               key->src, key->dst, &why);
     p->scratch = rc ? NULL : malloc((p->kir.n + 1u) * sizeof *p->scratch);
     if (!p->scratch) {
         wf_kir_free(&p->kir);
         free(p);
-        m->failed = true;
         return NULL;
     }
     return p;
@@ -68,17 +63,15 @@ static const wf_in_prog *program(wf_interp *m, const prog_key *key)
     for (size_t i = 0; i < sizeof *key; i++) {
         h = (h ^ bytes[i]) * 16777619u;
     }
-    wf_in_prog **at = &m->progs[(h ^ h >> 15) % WF_IN_BUCKETS];
-    for (wf_in_prog *p = *at; p; p = p->next) {
-        if (memcmp(&p->key, key, sizeof *key) == 0) {
-            return p;
-        }
+    wf_in_prog **at = &m->progs[(h ^ h >> 15) % WF_IN_BUCKETS], *p = *at;
+    while (p && memcmp(&p->key, key, sizeof *key) != 0) {
+        p = p->next;
     }
-    wf_in_prog *p = make_program(m, key);
-    if (p) {
+    if (!p && (p = make_program(key))) {
         p->next = *at;
         *at = p;
     }
+    m->failed |= !p;
     return p;
 }
 
@@ -130,7 +123,7 @@ uint64_t wf_in_cast(wf_interp *m, int from, int to, uint64_t v)
     if (from == to) {
         return v;
     }
-    prog_key key = {.kind = IN_CAST, .dst = (uint8_t)to, .nsrc = 1, .src = {(uint8_t)from}};
+    prog_key key = {.op = WF_OP_CAST, .dst = (uint8_t)to, .nsrc = 1, .src = {(uint8_t)from}};
     return run_program(program(m, &key), &v);
 }
 
@@ -154,7 +147,6 @@ uint64_t wf_in_row(wf_interp *m, wf_op op, int compute, uint64_t a, uint64_t b, 
     const wf_row *row = &wf_rows[op];
     bool truth = row->kind == WF_KIND_PREDICATE || row->kind == WF_KIND_COMPARE;
     prog_key key = {.op = (uint16_t)op,
-                    .kind = IN_ROW,
                     .compute = (uint8_t)compute,
                     .dst = (uint8_t)(truth ? WEFT_BOOL : (weft_dtype)compute),
                     .nsrc = row->min_src};
@@ -169,13 +161,6 @@ uint64_t wf_in_row(wf_interp *m, wf_op op, int compute, uint64_t a, uint64_t b, 
 int wf_in_compute(int dtype)
 {
     return wf_dtype_kind(dtype) == 2 ? wf_dtype_compute(dtype) : (int)WEFT_I64;
-}
-
-uint64_t *wf_in_room(wf_interp *m, int64_t n)
-{
-    uint64_t *p = calloc((size_t)n + 1, sizeof *p);
-    m->failed |= p == NULL;
-    return p;
 }
 
 /* -- indices ---------------------------------------------------------------------------------------------- */
@@ -212,22 +197,25 @@ static void broadcast_strides(const wf_type *from, const wf_type *to, int64_t *s
 
 /* -- elementwise rows --------------------------------------------------------------------------------------- */
 
-/* The program `key` at every index of the result; absent operands are 0. */
-static int map_elements(wf_in_call *k, prog_key *key)
+/* The program of a row, or of its derivative `which`, at every index of the result; absent operands are 0. */
+static void map_elements(wf_in_call *k, wf_op op, int which, int compute)
 {
+    const wf_type *t = &k->dst[0].type;
+    prog_key key = {.op = (uint16_t)op,
+                    .which = (uint8_t)which,
+                    .compute = (uint8_t)compute,
+                    .dst = t->dtype,
+                    .nsrc = (uint8_t)k->nsrc};
     int64_t strides[IN_MAX_SRC][WF_MAX_RANK] = {{0}};
     uint64_t params[IN_MAX_SRC] = {0};
-    const wf_type *t = &k->dst[0].type;
     for (int s = 0; s < k->nsrc; s++) {
-        bool here = k->src[s].data != NULL;
-        key->src[s] = here ? k->src[s].type.dtype : key->compute;
-        if (here) {
+        key.src[s] = k->src[s].data ? k->src[s].type.dtype : key.compute;
+        if (k->src[s].data) {
             broadcast_strides(&k->src[s].type, t, strides[s]);
         }
     }
-    const wf_in_prog *p = program(k->m, key);
-    int64_t n = wf_type_numel(t);
-    for (int64_t i = 0; i < n && p; i++) {
+    const wf_in_prog *p = program(k->m, &key);
+    for (int64_t i = 0, n = wf_type_numel(t); i < n && p; i++) {
         for (int s = 0; s < k->nsrc; s++) {
             if (k->src[s].data) {
                 params[s] = wf_in_get(&k->src[s], wf_in_offset(i, t->rank, t->dims, strides[s]));
@@ -235,29 +223,18 @@ static int map_elements(wf_in_call *k, prog_key *key)
         }
         wf_in_put(&k->dst[0], i, run_program(p, params));
     }
-    return p ? 0 : WEFT_ENOMEM;
 }
 
-static int elementwise(wf_in_call *k)
+static void elementwise(wf_in_call *k)
 {
     int first = wf_rows[k->op].kind == WF_KIND_CHOOSE ? 1 : 0;
-    prog_key key = {.op = (uint16_t)k->op,
-                    .kind = IN_ROW,
-                    .compute = (uint8_t)wf_dtype_compute(k->src[first].type.dtype),
-                    .dst = k->dst[0].type.dtype,
-                    .nsrc = (uint8_t)k->nsrc};
-    return map_elements(k, &key);
+    map_elements(k, k->op, 0, wf_dtype_compute(k->src[first].type.dtype));
 }
 
-static int vjp(wf_in_call *k)
+static void vjp(wf_in_call *k)
 {
-    prog_key key = {.op = (uint16_t)k->attr->ints[0],
-                    .kind = IN_VJP,
-                    .which = (uint8_t)k->attr->ints[1],
-                    .compute = (uint8_t)wf_dtype_compute(k->dst[0].type.dtype),
-                    .dst = k->dst[0].type.dtype,
-                    .nsrc = (uint8_t)k->nsrc};
-    return map_elements(k, &key);
+    map_elements(k, (wf_op)k->attr->ints[0], 1 + (int)k->attr->ints[1],
+                 wf_dtype_compute(k->dst[0].type.dtype));
 }
 
 /* -- views, copies, casts ------------------------------------------------------------------------------------ */
@@ -300,109 +277,81 @@ static int64_t view_map(const wf_in_call *k, int64_t *strides)
     return 0;
 }
 
-static int view(wf_in_call *k)
+static void view(wf_in_call *k)
 {
     const wf_type *t = &k->dst[0].type;
-    int64_t strides[WF_MAX_RANK] = {0}, n = wf_type_numel(t), limit;
+    int64_t strides[WF_MAX_RANK] = {0}, limit = wf_type_numel(&k->src[0].type);
     int64_t base = view_map(k, strides);
-    limit = wf_type_numel(&k->src[0].type);
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0, n = wf_type_numel(t); i < n && !k->rc; i++) {
         int64_t at = base + wf_in_offset(i, t->rank, t->dims, strides);
         if (at < 0 || at >= limit) {
-            return wf_fail(k->m->why, WEFT_ESHAPE, "the map of %s reaches element %lld of %lld",
-                           wf_rows[k->op].name, (long long)at, (long long)limit);
+            k->rc = wf_fail(k->m->why, WEFT_ESHAPE, "the map of %s reaches element %lld of %lld",
+                            wf_rows[k->op].name, (long long)at, (long long)limit);
+            return;
         }
         wf_in_store(k->m, &k->dst[0], i, k->src[0].type.dtype, wf_in_get(&k->src[0], at));
     }
-    return 0;
 }
 
 /* -- one row --------------------------------------------------------------------------------------------------- */
 
-static int call_primitive(wf_in_call *k)
+static void primitive(wf_in_call *k)
 {
-    if (!k->m->primitive) {
-        return wf_fail(k->m->why, WEFT_EUNSUPPORTED, "%s is a primitive of the runtime",
-                       wf_rows[k->op].name);
-    }
-    return k->m->primitive(k->op, k->attr, k->nsrc, k->src, wf_rows[k->op].ndst, k->dst, k->m->why);
+    const wf_row *row = &wf_rows[k->op];
+    k->rc =
+        k->m->primitive
+            ? k->m->primitive(k->op, k->attr, k->nsrc, k->src, row->ndst, k->dst, k->m->why)
+            : wf_fail(k->m->why, WEFT_EUNSUPPORTED, "%s is a primitive of the runtime", row->name);
 }
 
-static int backward_row(wf_in_call *k)
+/* What runs an op; of those that are not here their kind says it. */
+/* clang-format off */
+static wf_in_fn *const of_op[WF_OP_COUNT] = {
+    [WF_OP_ARGMAX] = wf_in_argreduce, [WF_OP_ARGMIN] = wf_in_argreduce,
+    [WF_OP_CUMSUM] = wf_in_scan, [WF_OP_CUMPROD] = wf_in_scan,
+    [WF_OP_SOFTMAX] = wf_in_softmax, [WF_OP_SOFTMAX_BWD] = wf_in_softmax,
+    [WF_OP_LOG_SOFTMAX] = wf_in_softmax, [WF_OP_LOG_SOFTMAX_BWD] = wf_in_softmax,
+    [WF_OP_LAYER_NORM] = wf_in_norm, [WF_OP_LAYER_NORM_BWD] = wf_in_norm_bwd,
+    [WF_OP_RMS_NORM] = wf_in_norm, [WF_OP_RMS_NORM_BWD] = wf_in_norm_bwd,
+    [WF_OP_BATCH_NORM] = wf_in_norm, [WF_OP_BATCH_NORM_BWD] = wf_in_norm_bwd,
+    [WF_OP_CROSS_ENTROPY] = wf_in_cross_entropy, [WF_OP_CROSS_ENTROPY_BWD] = wf_in_cross_entropy,
+    [WF_OP_COPY] = view, [WF_OP_CAST] = view,
+    [WF_OP_CONCAT] = wf_in_concat, [WF_OP_PAD] = wf_in_pad,
+    [WF_OP_PAD_MODE] = wf_in_pad_mode, [WF_OP_PAD_MODE_BWD] = wf_in_pad_mode_bwd,
+    [WF_OP_ROLL] = wf_in_roll, [WF_OP_TRIL] = wf_in_triangle, [WF_OP_TRIU] = wf_in_triangle,
+    [WF_OP_SLICE_GRAD] = wf_in_slice_grad, [WF_OP_STRIDED_GRAD] = wf_in_strided_grad,
+    [WF_OP_UPDATE] = wf_in_update,
+    [WF_OP_TAKE_ALONG] = wf_in_index, [WF_OP_INDEX_SELECT] = wf_in_index,
+    [WF_OP_SCATTER_ADD] = wf_in_add_rows, [WF_OP_INDEX_ADD] = wf_in_add_rows,
+    [WF_OP_ONE_HOT] = wf_in_one_hot, [WF_OP_SORT] = wf_in_sort, [WF_OP_TOPK] = wf_in_sort,
+    [WF_OP_MAX_POOL2D] = wf_in_max_pool,
+    [WF_OP_AVG_POOL2D] = wf_in_avg_pool, [WF_OP_AVG_POOL2D_BWD] = wf_in_avg_pool_bwd,
+    [WF_OP_FULL] = wf_in_create, [WF_OP_ARANGE] = wf_in_create,
+    [WF_OP_LINSPACE] = wf_in_create, [WF_OP_EYE] = wf_in_create,
+    [WF_OP_VJP] = vjp,
+};
+/* clang-format on */
+
+static wf_in_fn *row_of(wf_op op)
 {
-    switch ((int)k->op) {
-    case WF_OP_VJP:
-        return vjp(k);
-    case WF_OP_SOFTMAX_BWD:
-    case WF_OP_LOG_SOFTMAX_BWD:
-        return wf_in_rowwise(k);
-    case WF_OP_LAYER_NORM_BWD:
-    case WF_OP_RMS_NORM_BWD:
-        return wf_in_norm_bwd(k);
-    case WF_OP_BATCH_NORM_BWD:
-        return wf_in_batch_norm_bwd(k);
-    case WF_OP_CROSS_ENTROPY_BWD:
-        return wf_in_cross_entropy(k);
-    case WF_OP_AVG_POOL2D_BWD:
-        return wf_in_pool(k);
-    case WF_OP_PAD_MODE_BWD:
-        return wf_in_move(k);
-    }
-    return call_primitive(k);
+    const wf_kind kind = (wf_kind)wf_rows[op].kind;
+    return of_op[op]                  ? of_op[op]
+           : wf_op_is_elementwise(op) ? elementwise
+           : kind == WF_KIND_REDUCE   ? wf_in_reduce
+           : kind == WF_KIND_VIEW     ? view
+                                      : primitive;
 }
 
-static int rowwise_row(wf_in_call *k)
+/* Of the largest operand or result. */
+static int64_t most_elements(const wf_in_call *k, int ndst)
 {
-    switch ((int)k->op) {
-    case WF_OP_SOFTMAX:
-    case WF_OP_LOG_SOFTMAX:
-        return wf_in_rowwise(k);
-    case WF_OP_LAYER_NORM:
-    case WF_OP_RMS_NORM:
-        return wf_in_norm(k);
-    case WF_OP_BATCH_NORM:
-        return wf_in_batch_norm(k);
-    case WF_OP_CROSS_ENTROPY:
-        return wf_in_cross_entropy(k);
-    case WF_OP_MAX_POOL2D:
-    case WF_OP_AVG_POOL2D:
-        return wf_in_pool(k);
+    int64_t most = 0;
+    for (int i = 0; i < k->nsrc + ndst; i++) {
+        const wf_array *a = i < k->nsrc ? &k->src[i] : &k->dst[i - k->nsrc];
+        const int64_t n = a->data ? wf_type_numel(&a->type) : 0;
+        most = n > most ? n : most;
     }
-    return call_primitive(k);
-}
-
-static int run_row(wf_in_call *k)
-{
-    switch ((wf_kind)wf_rows[k->op].kind) {
-    case WF_KIND_UNARY:
-    case WF_KIND_BINARY:
-    case WF_KIND_TERNARY:
-    case WF_KIND_PREDICATE:
-    case WF_KIND_COMPARE:
-    case WF_KIND_CHOOSE:
-        return elementwise(k);
-    case WF_KIND_REDUCE:
-        return k->op == WF_OP_CUMSUM || k->op == WF_OP_CUMPROD  ? wf_in_scan(k)
-               : k->op == WF_OP_ARGMAX || k->op == WF_OP_ARGMIN ? wf_in_argreduce(k)
-                                                                : wf_in_reduce(k);
-    case WF_KIND_VIEW:
-        return view(k);
-    case WF_KIND_MOVE:
-        return k->op == WF_OP_COPY || k->op == WF_OP_CAST ? view(k) : wf_in_move(k);
-    case WF_KIND_INDEX:
-        return k->op == WF_OP_SORT || k->op == WF_OP_TOPK ? wf_in_sort(k) : wf_in_index(k);
-    case WF_KIND_CREATE:
-        return k->op >= WF_OP_RAND && k->op <= WF_OP_RANDPERM ? call_primitive(k) : wf_in_create(k);
-    case WF_KIND_ROWWISE:
-        return rowwise_row(k);
-    case WF_KIND_GRAD:
-        return backward_row(k);
-    case WF_KIND_OPAQUE:
-        return call_primitive(k);
-    case WF_KIND_LEAF:
-        break;
-    }
-    return wf_fail(k->m->why, WEFT_EUNSUPPORTED, "%s cannot be run", wf_rows[k->op].name);
+    return most;
 }
 
 int wf_interp_row(wf_interp *m, wf_op op, const wf_attr *attr, int nsrc, const wf_array *src,
@@ -411,13 +360,25 @@ int wf_interp_row(wf_interp *m, wf_op op, const wf_attr *attr, int nsrc, const w
     static const wf_attr none;
     wf_in_call k = {
         .m = m, .op = op, .attr = attr ? attr : &none, .nsrc = nsrc, .src = src, .dst = dst};
-    (void)ndst;
+    wf_in_fn *run = row_of(op);
     m->failed = false;
     m->why = why;
-    int rc = run_row(&k);
+    if (run != elementwise && run != vjp && run != view && run != primitive) {
+        const size_t room = (size_t)most_elements(&k, ndst) + 1;
+        for (int i = 0; i < WF_IN_LINES; i++) {
+            k.line[i] = calloc(room, sizeof *k.line[i]);
+            m->failed |= !k.line[i];
+        }
+    }
+    if (!m->failed) {
+        run(&k);
+    }
+    for (int i = 0; i < WF_IN_LINES; i++) {
+        free(k.line[i]);
+    }
     return m->failed ? wf_fail(why, WEFT_ENOMEM, "out of memory, or %s has no such form",
                                wf_rows[op].name)
-                     : rc;
+                     : k.rc;
 }
 
 /* -- a function -------------------------------------------------------------------------------------------------- */

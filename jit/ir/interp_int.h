@@ -13,7 +13,7 @@
 #include "jit/ir/kir.h"
 
 typedef struct wf_in_prog wf_in_prog;
-enum { WF_IN_BUCKETS = 1024 };
+enum { WF_IN_BUCKETS = 1024, WF_IN_LINES = 3 };
 
 struct wf_interp {
     wf_primitive primitive;
@@ -30,7 +30,11 @@ typedef struct wf_in_call {
     int nsrc;
     const wf_array *src;
     wf_array *dst;
+    uint64_t *line
+        [WF_IN_LINES]; /* scratch of a row: each has room for the largest operand or result; zeros */
+    int rc;            /* 0, or the status of what was found, with m->why */
 } wf_in_call;
+typedef void wf_in_fn(wf_in_call *k);
 
 /* -- scalars -------------------------------------------------------------------------------------- */
 uint64_t wf_in_get(const wf_array *a, int64_t i);
@@ -53,8 +57,6 @@ static inline void wf_in_store(wf_interp *m, wf_array *a, int64_t i, int dtype, 
 }
 /* f32 for halves and f32, f64, i64 for integers and bool. */
 int wf_in_compute(int dtype);
-/* Scratch for n scalars (never NULL unless m->failed). */
-uint64_t *wf_in_room(wf_interp *m, int64_t n);
 
 /* -- indices --------------------------------------------------------------------------------------- */
 /* Row-major strides of t. */
@@ -62,20 +64,12 @@ void wf_in_strides(const wf_type *t, int64_t *strides);
 /* Offset of flat index i over dims, through strides. */
 int64_t wf_in_offset(int64_t i, int rank, const int64_t *dims, const int64_t *strides);
 
-/* -- groups of rows: 0 or a status ------------------------------------------------------------------ */
-int wf_in_reduce(wf_in_call *k);
-int wf_in_scan(wf_in_call *k);
-int wf_in_argreduce(wf_in_call *k);
-int wf_in_rowwise(wf_in_call *k);
-int wf_in_norm(wf_in_call *k);
-int wf_in_norm_bwd(wf_in_call *k);
-int wf_in_batch_norm(wf_in_call *k);
-int wf_in_batch_norm_bwd(wf_in_call *k);
-int wf_in_cross_entropy(wf_in_call *k);
-int wf_in_move(wf_in_call *k);
-int wf_in_index(wf_in_call *k);
-int wf_in_sort(wf_in_call *k);
-int wf_in_pool(wf_in_call *k);
-int wf_in_create(wf_in_call *k);
+/* -- rows ------------------------------------------------------------------------------------------ */
+wf_in_fn wf_in_reduce, wf_in_argreduce, wf_in_scan, wf_in_softmax, wf_in_norm, wf_in_norm_bwd,
+    wf_in_cross_entropy;
+wf_in_fn wf_in_concat, wf_in_pad, wf_in_pad_mode, wf_in_pad_mode_bwd, wf_in_roll, wf_in_triangle,
+    wf_in_slice_grad, wf_in_strided_grad, wf_in_update;
+wf_in_fn wf_in_index, wf_in_one_hot, wf_in_add_rows, wf_in_sort;
+wf_in_fn wf_in_max_pool, wf_in_avg_pool, wf_in_avg_pool_bwd, wf_in_create;
 
 #endif

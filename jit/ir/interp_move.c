@@ -5,15 +5,9 @@
  * Additions into shared places happen in row-major order of what is added, in the compute type, with
  * one rounding at the end.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "jit/ir/interp_int.h"
-
-static int accumulator_of(int dtype)
-{
-    return wf_dtype_kind(dtype) == 2 ? wf_dtype_compute(dtype) : dtype;
-}
 
 static int64_t numel(const wf_array *a)
 {
@@ -41,7 +35,20 @@ static int64_t flat_of(const wf_type *t, const int64_t *index)
 
 /* -- movement ------------------------------------------------------------------------------------------ */
 
-static void concat(wf_in_call *k)
+/* Each element of the result is the one of the operand that `from` says of its index, which it may change; of -1: `otherwise`. */
+static void gather(wf_in_call *k, int64_t (*from)(wf_in_call *k, int64_t *index),
+                   uint64_t otherwise)
+{
+    wf_array *y = &k->dst[0];
+    int64_t index[WF_MAX_RANK];
+    for (int64_t i = 0; i < numel(y); i++) {
+        index_of(&y->type, i, index);
+        const int64_t at = from(k, index);
+        wf_in_put(y, i, at < 0 ? otherwise : wf_in_get(&k->src[0], at));
+    }
+}
+
+void wf_in_concat(wf_in_call *k)
 {
     int axis = (int)k->attr->ints[0];
     int64_t begin = 0, index[WF_MAX_RANK];
@@ -56,158 +63,88 @@ static void concat(wf_in_call *k)
     }
 }
 
-static void pad(wf_in_call *k)
+static int64_t unpadded(wf_in_call *k, int64_t *index)
 {
-    const wf_array *x = &k->src[0];
-    wf_array *y = &k->dst[0];
-    uint64_t value =
-        wf_in_cast(k->m, WEFT_F64, y->type.dtype, wf_in_num(WEFT_F64, k->attr->flt[0]));
-    int64_t index[WF_MAX_RANK];
-    for (int64_t i = 0; i < numel(y); i++) {
-        bool inside = true;
-        index_of(&y->type, i, index);
-        for (int a = 0; a < x->type.rank; a++) {
-            index[a] -= k->attr->dyn[2 * a];
-            inside &= index[a] >= 0 && index[a] < x->type.dims[a];
-        }
-        wf_in_put(y, i, inside ? wf_in_get(x, flat_of(&x->type, index)) : value);
+    const wf_type *x = &k->src[0].type;
+    bool inside = true;
+    for (int a = 0; a < x->rank; a++) {
+        index[a] -= k->attr->dyn[2 * a];
+        inside &= index[a] >= 0 && index[a] < x->dims[a];
     }
+    return inside ? flat_of(x, index) : -1;
 }
 
-static void roll(wf_in_call *k)
+void wf_in_pad(wf_in_call *k)
 {
-    const wf_array *x = &k->src[0];
-    int64_t index[WF_MAX_RANK];
-    for (int64_t i = 0; i < numel(x); i++) {
-        index_of(&x->type, i, index);
-        for (int s = 0; s < k->attr->n_ints; s++) {
-            int64_t a = k->attr->ints[s], n = x->type.dims[a];
-            index[a] = ((index[a] + k->attr->dyn[s] % n) % n + n) % n;
-        }
-        wf_in_put(&k->dst[0], flat_of(&x->type, index), wf_in_get(x, i));
+    const uint64_t value = wf_in_num(WEFT_F64, k->attr->flt[0]);
+    gather(k, unpadded, wf_in_cast(k->m, WEFT_F64, k->dst[0].type.dtype, value));
+}
+
+/* Which element of an axis of n stands at `at`, counted from the first that is not padding. */
+static int64_t reflected(const wf_in_call *k, int64_t at, int64_t n)
+{
+    return at < 0 || at >= n ? wf_padded_from(k->attr->ints[0], at, n) : at;
+}
+
+static int64_t from_mode(wf_in_call *k, int64_t *index)
+{
+    const wf_type *x = &k->src[0].type;
+    for (int a = 0; a < x->rank; a++) {
+        index[a] = reflected(k, index[a] - k->attr->dyn[2 * a], x->dims[a]);
     }
+    return flat_of(x, index);
 }
 
-static void pad_mode(wf_in_call *k)
+void wf_in_pad_mode(wf_in_call *k)
 {
-    const wf_array *x = &k->src[0];
-    int64_t index[WF_MAX_RANK];
-    for (int64_t i = 0; i < numel(&k->dst[0]); i++) {
-        index_of(&k->dst[0].type, i, index);
-        for (int a = 0; a < x->type.rank; a++) {
-            int64_t n = x->type.dims[a], at = index[a] - k->attr->dyn[2 * a];
-            index[a] = at < 0 || at >= n ? wf_padded_from(k->attr->ints[0], at, n) : at;
-        }
-        wf_in_put(&k->dst[0], i, wf_in_get(x, flat_of(&x->type, index)));
+    gather(k, from_mode, 0);
+}
+
+static int64_t unrolled(wf_in_call *k, int64_t *index)
+{
+    const wf_type *x = &k->src[0].type;
+    for (int s = 0; s < k->attr->n_ints; s++) {
+        const int64_t a = k->attr->ints[s], n = x->dims[a];
+        index[a] = ((index[a] - k->attr->dyn[s] % n) % n + n) % n;
     }
+    return flat_of(x, index);
 }
 
-static void triangle(wf_in_call *k)
+void wf_in_roll(wf_in_call *k)
 {
-    const wf_array *x = &k->src[0];
-    int64_t index[WF_MAX_RANK];
-    for (int64_t i = 0; i < numel(x); i++) {
-        index_of(&x->type, i, index);
-        __int128 off = (__int128)index[x->type.rank - 1] - index[x->type.rank - 2];
-        bool keep = k->op == WF_OP_TRIL ? off <= k->attr->dyn[0] : off >= k->attr->dyn[0];
-        wf_in_put(&k->dst[0], i, keep ? wf_in_get(x, i) : 0);
-    }
+    gather(k, unrolled, 0);
 }
 
-static void slice_scatter(wf_in_call *k)
+static int64_t in_triangle(wf_in_call *k, int64_t *index)
 {
-    int axis = (int)k->attr->ints[0];
-    int64_t index[WF_MAX_RANK];
-    for (int64_t i = 0; i < numel(&k->dst[0]); i++) {
-        wf_in_put(&k->dst[0], i, 0);
-    }
-    for (int64_t i = 0; i < numel(&k->src[0]); i++) {
-        index_of(&k->src[0].type, i, index);
-        index[axis] = k->attr->dyn[0] + index[axis] * k->attr->dyn[2];
-        wf_in_put(&k->dst[0], flat_of(&k->dst[0].type, index), wf_in_get(&k->src[0], i));
-    }
+    const wf_type *x = &k->src[0].type;
+    const __int128 off = (__int128)index[x->rank - 1] - index[x->rank - 2];
+    const bool keep = k->op == WF_OP_TRIL ? off <= k->attr->dyn[0] : off >= k->attr->dyn[0];
+    return keep ? flat_of(x, index) : -1;
 }
 
-/* room[at] += v for each element of from in turn; at comes from the caller. */
-typedef struct adder {
-    wf_in_call *k;
-    int c;
-    uint64_t *room;
-} adder;
-
-static bool open_adder(adder *a, wf_in_call *k, const wf_array *base)
+void wf_in_triangle(wf_in_call *k)
 {
-    *a = (adder){.k = k, .c = accumulator_of(k->dst[0].type.dtype)};
-    a->room = wf_in_room(k->m, numel(&k->dst[0]));
-    for (int64_t i = 0; a->room && base && i < numel(base); i++) {
-        a->room[i] = wf_in_load(k->m, base, i, a->c);
-    }
-    return a->room != NULL;
+    gather(k, in_triangle, 0);
 }
 
-static void add_at(adder *a, int64_t at, const wf_array *from, int64_t i)
-{
-    a->room[at] =
-        wf_in_row(a->k->m, WF_OP_ADD, a->c, a->room[at], wf_in_load(a->k->m, from, i, a->c), 0);
-}
-
-static void close_adder(adder *a)
-{
-    for (int64_t i = 0; a->room && i < numel(&a->k->dst[0]); i++) {
-        wf_in_store(a->k->m, &a->k->dst[0], i, a->c, a->room[i]);
-    }
-    free(a->room);
-}
-
-/* The j-th of an axis in the order in which they are added: the n of the middle, those before, those behind. */
-static int64_t in_turn(int64_t j, int64_t n, int64_t before)
-{
-    return j < n ? before + j : j < n + before ? j - n : j;
-}
-
-static void pad_mode_bwd(wf_in_call *k)
+void wf_in_slice_grad(wf_in_call *k)
 {
     const wf_array *g = &k->src[0];
-    const wf_type *x = &k->dst[0].type;
-    const int64_t *by = k->attr->dyn;
-    int64_t from[WF_MAX_RANK], to[WF_MAX_RANK];
-    adder a;
-    bool open = open_adder(&a, k, NULL);
-    uint64_t *some = wf_in_room(k->m, numel(&k->dst[0])); /* has a place its first? */
-    for (int64_t i = 0; open && some && i < numel(g); i++) {
-        index_of(&g->type, i, from);
-        for (int d = 0; d < x->rank; d++) {
-            const int64_t n = x->dims[d], at = in_turn(from[d], n, by[2 * d]) - by[2 * d];
-            from[d] = at + by[2 * d];
-            to[d] = at < 0 || at >= n ? wf_padded_from(k->attr->ints[0], at, n) : at;
-        }
-        const int64_t place = flat_of(x, to), e = flat_of(&g->type, from);
-        if (some[place]) {
-            add_at(&a, place, g, e);
-        } else { /* the first is not added to 0 */
-            a.room[place] = wf_in_load(k->m, g, e, a.c);
-            some[place] = 1;
-        }
+    wf_array *y = &k->dst[0];
+    int axis = (int)k->attr->ints[0];
+    int64_t index[WF_MAX_RANK];
+    for (int64_t i = 0; i < numel(y); i++) {
+        wf_in_put(y, i, 0);
     }
-    free(some);
-    close_adder(&a);
+    for (int64_t i = 0; i < numel(g); i++) {
+        index_of(&g->type, i, index);
+        index[axis] = k->attr->dyn[0] + index[axis] * k->attr->dyn[2];
+        wf_in_put(y, flat_of(&y->type, index), wf_in_get(g, i));
+    }
 }
 
-static void strided_scatter(wf_in_call *k)
-{
-    const wf_type *t = &k->src[0].type;
-    const int64_t *strides = k->attr->dyn + k->dst[0].type.rank;
-    adder a;
-    if (open_adder(&a, k, NULL)) {
-        for (int64_t i = 0; i < numel(&k->src[0]); i++) {
-            add_at(&a, strides[t->rank] + wf_in_offset(i, t->rank, t->dims, strides), &k->src[0],
-                   i);
-        }
-    }
-    close_adder(&a);
-}
-
-static void update(wf_in_call *k)
+void wf_in_update(wf_in_call *k)
 {
     const wf_type *t = &k->src[1].type;
     const int64_t *dyn = k->attr->dyn;
@@ -221,139 +158,150 @@ static void update(wf_in_call *k)
     }
 }
 
-int wf_in_move(wf_in_call *k)
+/* -- addition into places ---------------------------------------------------------------------------------- */
+
+/* Elements of floats are added in the compute type, others in their own. */
+static int type_of_sums(const wf_in_call *k)
 {
-    switch ((int)k->op) {
-    case WF_OP_CONCAT:
-        concat(k);
-        return 0;
-    case WF_OP_PAD:
-        pad(k);
-        return 0;
-    case WF_OP_PAD_MODE:
-        pad_mode(k);
-        return 0;
-    case WF_OP_PAD_MODE_BWD:
-        pad_mode_bwd(k);
-        return 0;
-    case WF_OP_ROLL:
-        roll(k);
-        return 0;
-    case WF_OP_TRIL:
-    case WF_OP_TRIU:
-        triangle(k);
-        return 0;
-    case WF_OP_SLICE_GRAD:
-        slice_scatter(k);
-        return 0;
-    case WF_OP_STRIDED_GRAD:
-        strided_scatter(k);
-        return 0;
-    case WF_OP_UPDATE:
-        update(k);
-        return 0;
+    const int dtype = k->dst[0].type.dtype;
+    return wf_dtype_kind(dtype) == 2 ? wf_dtype_compute(dtype) : dtype;
+}
+
+/* Line 0 [at] += element i of `from`. */
+static void add_at(wf_in_call *k, int64_t at, const wf_array *from, int64_t i)
+{
+    const int c = type_of_sums(k);
+    uint64_t *sum = &k->line[0][at];
+    *sum = wf_in_row(k->m, WF_OP_ADD, c, *sum, wf_in_load(k->m, from, i, c), 0);
+}
+
+static void store_sums(wf_in_call *k)
+{
+    for (int64_t i = 0; i < numel(&k->dst[0]); i++) {
+        wf_in_store(k->m, &k->dst[0], i, type_of_sums(k), k->line[0][i]);
     }
-    return wf_fail(k->m->why, WEFT_EUNSUPPORTED, "%s cannot be run", wf_rows[k->op].name);
+}
+
+/* The j-th of an axis in the order in which they are added: the n of the middle, those before, those behind. */
+static int64_t in_turn(int64_t j, int64_t n, int64_t before)
+{
+    return j < n ? before + j : j < n + before ? j - n : j;
+}
+
+void wf_in_pad_mode_bwd(wf_in_call *k)
+{
+    const wf_array *g = &k->src[0];
+    const wf_type *x = &k->dst[0].type;
+    int64_t from[WF_MAX_RANK], to[WF_MAX_RANK];
+    uint64_t *some = k->line[1]; /* has a place its first? That is not added to 0 */
+    for (int64_t i = 0; i < numel(g); i++) {
+        index_of(&g->type, i, from);
+        for (int d = 0; d < x->rank; d++) {
+            const int64_t before = k->attr->dyn[2 * d];
+            from[d] = in_turn(from[d], x->dims[d], before);
+            to[d] = reflected(k, from[d] - before, x->dims[d]);
+        }
+        const int64_t at = flat_of(x, to), e = flat_of(&g->type, from);
+        if (some[at]) {
+            add_at(k, at, g, e);
+        }
+        k->line[0][at] = some[at] ? k->line[0][at] : wf_in_load(k->m, g, e, type_of_sums(k));
+        some[at] = 1;
+    }
+    store_sums(k);
+}
+
+void wf_in_strided_grad(wf_in_call *k)
+{
+    const wf_array *g = &k->src[0];
+    const int64_t *strides = k->attr->dyn + k->dst[0].type.rank;
+    for (int64_t i = 0; i < numel(g); i++) {
+        const int64_t at = wf_in_offset(i, g->type.rank, g->type.dims, strides);
+        add_at(k, strides[g->type.rank] + at, g, i);
+    }
+    store_sums(k);
 }
 
 /* -- indexing ---------------------------------------------------------------------------------------------- */
 
-/* Index i of the index operand, counted from the front. -1: out of range, with why. */
+/* Index i of the index operand, counted from the front. */
 static int64_t index_at(wf_in_call *k, const wf_array *idx, int64_t i, int64_t extent)
 {
     int64_t at = (int64_t)wf_in_load(k->m, idx, i, WEFT_I64);
-    if (at < -extent || at >= extent) {
-        wf_fail(k->m->why, WEFT_EINDEX, "index %lld is outside an axis of %lld", (long long)at,
-                (long long)extent);
-        return -1;
-    }
     return at < 0 ? at + extent : at;
 }
 
-/* All indices are in range, whether anything is read through them or not. */
-static int check_indices(wf_in_call *k, const wf_array *idx, int64_t extent)
+/* All indices are in range, whether anything is read through them or not; else false, with why. */
+static bool in_range(wf_in_call *k, const wf_array *idx, int64_t extent)
 {
-    for (int64_t i = 0; i < numel(idx); i++) {
-        if (index_at(k, idx, i, extent) < 0) {
-            return WEFT_EINDEX;
+    for (int64_t i = 0; i < numel(idx) && !k->rc; i++) {
+        const int64_t at = (int64_t)wf_in_load(k->m, idx, i, WEFT_I64);
+        if (at < -extent || at >= extent) {
+            k->rc = wf_fail(k->m->why, WEFT_EINDEX, "index %lld is outside an axis of %lld",
+                            (long long)at, (long long)extent);
         }
     }
-    return 0;
+    return !k->rc;
 }
 
-/* take_along, scatter_add: position in `wide` of element i of the indices. */
-static int64_t along(wf_in_call *k, const wf_type *wide, const wf_array *idx, int64_t i)
+/* take_along, scatter_add: position in src[0] of an index of the indices. */
+static int64_t along(wf_in_call *k, int64_t *index)
 {
-    int64_t index[WF_MAX_RANK], axis = k->attr->ints[0];
-    index_of(&idx->type, i, index);
-    index[axis] = index_at(k, idx, i, wide->dims[axis]);
+    const wf_type *wide = &k->src[0].type;
+    const wf_array *idx = &k->src[1];
+    const int64_t axis = k->attr->ints[0];
+    index[axis] = index_at(k, idx, flat_of(&idx->type, index), wide->dims[axis]);
     return flat_of(wide, index);
 }
 
-/* index_select, index_add: position in `wide` of element i of `narrow`, which has the axes of the
- * indices in place of the axis. */
-static int64_t selected(wf_in_call *k, const wf_type *wide, const wf_array *idx,
-                        const wf_type *narrow, int64_t i)
+/* index_select, index_add: position in src[0] of an index that has the axes of the indices in place of the axis. */
+static int64_t selected(wf_in_call *k, int64_t *index)
 {
-    int64_t n[WF_MAX_RANK], w[WF_MAX_RANK];
-    int axis = (int)k->attr->ints[0], more = idx->type.rank;
-    index_of(narrow, i, n);
+    const wf_type *wide = &k->src[0].type;
+    const wf_array *idx = &k->src[1];
+    const int axis = (int)k->attr->ints[0], more = idx->type.rank;
+    const int64_t at = index_at(k, idx, flat_of(&idx->type, index + axis), wide->dims[axis]);
+    int64_t w[WF_MAX_RANK];
     for (int a = 0; a < wide->rank; a++) {
-        w[a] = a < axis ? n[a] : a > axis ? n[a + more - 1] : 0;
+        w[a] = a < axis ? index[a] : a > axis ? index[a + more - 1] : at;
     }
-    w[axis] = index_at(k, idx, flat_of(&idx->type, n + axis), wide->dims[axis]);
     return flat_of(wide, w);
 }
 
-static void one_hot(wf_in_call *k)
+void wf_in_index(wf_in_call *k)
 {
-    int64_t classes = k->attr->dyn[0];
-    uint64_t one = wf_in_cast(k->m, WEFT_F32, k->dst[0].type.dtype, wf_in_num(WEFT_F32, 1));
-    for (int64_t i = 0; i < numel(&k->dst[0]); i++) {
+    if (in_range(k, &k->src[1], k->src[0].type.dims[k->attr->ints[0]])) {
+        gather(k, k->op == WF_OP_TAKE_ALONG ? along : selected, 0);
+    }
+}
+
+void wf_in_add_rows(wf_in_call *k)
+{
+    const wf_array *base = &k->src[0], *values = &k->src[2];
+    int64_t index[WF_MAX_RANK];
+    if (!in_range(k, &k->src[1], base->type.dims[k->attr->ints[0]])) {
+        return;
+    }
+    for (int64_t i = 0; i < numel(base); i++) {
+        k->line[0][i] = wf_in_load(k->m, base, i, type_of_sums(k));
+    }
+    for (int64_t i = 0; i < numel(values); i++) {
+        index_of(&values->type, i, index);
+        add_at(k, k->op == WF_OP_SCATTER_ADD ? along(k, index) : selected(k, index), values, i);
+    }
+    store_sums(k);
+}
+
+void wf_in_one_hot(wf_in_call *k)
+{
+    wf_array *y = &k->dst[0];
+    const int64_t classes = k->attr->dyn[0];
+    const uint64_t one = wf_in_cast(k->m, WEFT_F32, y->type.dtype, wf_in_num(WEFT_F32, 1));
+    const int64_t n = in_range(k, &k->src[0], classes) ? numel(y) : 0;
+    for (int64_t i = 0; i < n; i++) {
         bool hot = index_at(k, &k->src[0], i / classes, classes) == i % classes;
-        wf_in_put(&k->dst[0], i, hot ? one : 0);
+        wf_in_put(y, i, hot ? one : 0);
     }
-}
-
-static int add_rows(wf_in_call *k)
-{
-    const wf_array *base = &k->src[0], *idx = &k->src[1], *values = &k->src[2];
-    adder a;
-    if (open_adder(&a, k, base)) {
-        for (int64_t i = 0; i < numel(values); i++) {
-            int64_t at = k->op == WF_OP_SCATTER_ADD
-                             ? along(k, &base->type, idx, i)
-                             : selected(k, &base->type, idx, &values->type, i);
-            add_at(&a, at, values, i);
-        }
-    }
-    close_adder(&a);
-    return 0;
-}
-
-int wf_in_index(wf_in_call *k)
-{
-    const wf_array *x = &k->src[0];
-    bool hot = k->op == WF_OP_ONE_HOT;
-    int rc = check_indices(k, &k->src[hot ? 0 : 1],
-                           hot ? k->attr->dyn[0] : x->type.dims[k->attr->ints[0]]);
-    if (rc) {
-        return rc;
-    }
-    if (hot) {
-        one_hot(k);
-        return 0;
-    }
-    if (k->op == WF_OP_SCATTER_ADD || k->op == WF_OP_INDEX_ADD) {
-        return add_rows(k);
-    }
-    for (int64_t i = 0; i < numel(&k->dst[0]); i++) {
-        int64_t at = k->op == WF_OP_TAKE_ALONG
-                         ? along(k, &x->type, &k->src[1], i)
-                         : selected(k, &x->type, &k->src[1], &k->dst[0].type, i);
-        wf_in_put(&k->dst[0], i, wf_in_get(x, at));
-    }
-    return 0;
 }
 
 /* -- sorting ------------------------------------------------------------------------------------------------- */
@@ -370,183 +318,159 @@ static bool before(wf_interp *m, int c, uint64_t a, uint64_t b, bool descending)
 }
 
 /* Stable insertion of positions 0 .. n - 1 of a line. */
-static void sort_line(wf_interp *m, int c, const uint64_t *x, int64_t *at, int64_t n, bool down)
+static void sort_line(wf_interp *m, int c, const uint64_t *x, uint64_t *at, int64_t n, bool down)
 {
     for (int64_t i = 0; i < n; i++) {
         int64_t j = i;
         for (; j > 0 && before(m, c, x[i], x[at[j - 1]], down); j--) {
             at[j] = at[j - 1];
         }
-        at[j] = i;
+        at[j] = (uint64_t)i;
     }
 }
 
-int wf_in_sort(wf_in_call *k)
+void wf_in_sort(wf_in_call *k)
 {
-    wf_interp *m = k->m;
     const wf_array *x = &k->src[0];
     int axis = (int)k->attr->ints[0], c = wf_in_compute(x->type.dtype);
     bool flag = (k->attr->flags & WF_FLAG_DESCENDING) != 0;
     bool down = k->op == WF_OP_TOPK ? !flag : flag;
     int64_t n = x->type.dims[axis], index[WF_MAX_RANK];
-    uint64_t *line = wf_in_room(m, n), *room = wf_in_room(m, n);
-    int64_t *at = (int64_t *)room;
-    for (int64_t i = 0; i < numel(&k->dst[0]) && line && room; i++) {
+    uint64_t *line = k->line[0], *at = k->line[1];
+    for (int64_t i = 0; i < numel(&k->dst[0]); i++) {
         index_of(&k->dst[0].type, i, index);
         int64_t rank = index[axis];
-        for (int64_t e = 0; e < n; e++) {
-            index[axis] = e;
-            line[e] = wf_in_load(m, x, flat_of(&x->type, index), c);
+        for (index[axis] = 0; index[axis] < n; index[axis]++) {
+            line[index[axis]] = wf_in_load(k->m, x, flat_of(&x->type, index), c);
         }
-        sort_line(m, c, line, at, n, down);
-        index[axis] = at[rank];
+        sort_line(k->m, c, line, at, n, down);
+        index[axis] = (int64_t)at[rank];
         wf_in_put(&k->dst[0], i, wf_in_get(x, flat_of(&x->type, index)));
-        wf_in_put(&k->dst[1], i, (uint64_t)at[rank]);
+        wf_in_put(&k->dst[1], i, at[rank]);
     }
-    free(line);
-    free(room);
-    return 0;
 }
 
 /* -- pooling --------------------------------------------------------------------------------------------------- */
 
-typedef struct window {
-    int64_t h, w; /* of the input plane */
+typedef struct pool {
+    int64_t plane[2], windows[2]; /* height and width of a plane, and of windows */
     int64_t kernel[2], stride[2], pad[2], dilation[2];
-    bool count_pad;
-    int64_t windows[2]; /* adaptive: as many, from end to end; else 0 */
-} window;
+    int64_t taps; /* of a window */
+    bool count_pad, adaptive;
+} pool;
 
-static window window_of(const wf_in_call *k, const wf_type *plane)
+/* The attributes of k; x: [.., height, width], y: its windows. */
+static pool pool_of(const wf_in_call *k, const wf_type *x, const wf_type *y)
 {
-    window p = {.h = plane->dims[2], .w = plane->dims[3]};
-    p.count_pad = (k->attr->flags & WF_FLAG_COUNT_PAD) != 0;
+    const bool largest = k->op == WF_OP_MAX_POOL2D;
+    pool p = {.count_pad = (k->attr->flags & WF_FLAG_COUNT_PAD) != 0,
+              .adaptive = !largest && (k->attr->flags & WF_FLAG_ADAPTIVE) != 0};
     for (int i = 0; i < 2; i++) {
-        p.kernel[i] = k->attr->ints[i];
+        p.plane[i] = x->dims[2 + i];
+        p.windows[i] = y->dims[2 + i];
+        p.kernel[i] = p.adaptive ? p.plane[i] : k->attr->ints[i];
         p.stride[i] = k->attr->ints[2 + i];
         p.pad[i] = k->attr->ints[4 + i];
-        p.dilation[i] = k->op == WF_OP_MAX_POOL2D ? k->attr->ints[6 + i] : 1;
-        if (k->op != WF_OP_MAX_POOL2D && k->attr->flags & WF_FLAG_ADAPTIVE) {
-            p.windows[i] = p.kernel[i];
-            p.kernel[i] = plane->dims[2 + i];
-        }
+        p.dilation[i] = largest ? k->attr->ints[6 + i] : 1;
     }
+    p.taps = p.kernel[0] * p.kernel[1];
     return p;
 }
 
-/* Where tap i of window o along an axis of n elements lies; -1: nowhere. */
-static int64_t adaptive_tap(int64_t o, int64_t i, int64_t n, int64_t m)
+/* Where tap t of window o lies along an axis; -1: in no place. Of m adaptive windows it is one of [o n / m, (o + 1) n / m). */
+static int64_t along_axis(const pool *p, int axis, int64_t o, int64_t t)
 {
-    int64_t begin = o * n / m, end = ((o + 1) * n + m - 1) / m;
-    return begin + i < end ? begin + i : -1;
+    const int64_t n = p->plane[axis], m = p->windows[axis];
+    if (p->adaptive) {
+        const int64_t begin = o * n / m, end = ((o + 1) * n + m - 1) / m;
+        return begin + t < end ? begin + t : -1;
+    }
+    return o * p->stride[axis] - p->pad[axis] + t * p->dilation[axis];
 }
 
-/* Is tap (i, j) of output (oh, ow) inside the plane? Its place. */
-static bool tap(const window *p, int64_t oh, int64_t ow, int64_t i, int64_t j, int64_t *at)
+enum { BEYOND, PADDING, INSIDE };
+/* Where tap t of window o of a plane lies, *at: its place if it is inside. */
+static int tap(const pool *p, int64_t o, int64_t t, int64_t *at)
 {
-    int64_t h = oh * p->stride[0] - p->pad[0] + i * p->dilation[0];
-    int64_t w = ow * p->stride[1] - p->pad[1] + j * p->dilation[1];
-    if (p->windows[0]) {
-        h = adaptive_tap(oh, i, p->h, p->windows[0]);
-        w = adaptive_tap(ow, j, p->w, p->windows[1]);
-    }
-    *at = h * p->w + w;
-    return h >= 0 && h < p->h && w >= 0 && w < p->w;
+    const int64_t h = along_axis(p, 0, o / p->windows[1], t / p->kernel[1]);
+    const int64_t w = along_axis(p, 1, o % p->windows[1], t % p->kernel[1]);
+    *at = h * p->plane[1] + w;
+    return h >= 0 && h < p->plane[0] && w >= 0 && w < p->plane[1]       ? INSIDE
+           : h < p->plane[0] + p->pad[0] && w < p->plane[1] + p->pad[1] ? PADDING
+                                                                        : BEYOND;
 }
 
 /* Elements of the window: inside the plane, or inside the padded plane. */
-static int64_t window_count(const window *p, int64_t oh, int64_t ow)
+static uint64_t window_count(const pool *p, int c, int64_t o)
 {
-    int64_t n = 0;
-    for (int64_t i = 0; i < p->kernel[0]; i++) {
-        for (int64_t j = 0; j < p->kernel[1]; j++) {
-            int64_t at, h = oh * p->stride[0] + i, w = ow * p->stride[1] + j;
-            bool padded = h < p->h + 2 * p->pad[0] && w < p->w + 2 * p->pad[1];
-            n += p->count_pad ? padded : tap(p, oh, ow, i, j, &at);
-        }
+    int64_t n = 0, at;
+    for (int64_t t = 0; t < p->taps; t++) {
+        n += tap(p, o, t, &at) >= (p->count_pad ? PADDING : INSIDE);
     }
-    return n;
+    return wf_in_num(c, (double)n);
 }
 
-static void max_window(wf_in_call *k, const window *p, int64_t out, int64_t plane, int64_t oh,
-                       int64_t ow)
+void wf_in_max_pool(wf_in_call *k)
 {
-    int c = wf_in_compute(k->src[0].type.dtype);
-    int64_t best = -1, at;
-    for (int64_t i = 0; i < p->kernel[0]; i++) {
-        for (int64_t j = 0; j < p->kernel[1]; j++) {
-            if (tap(p, oh, ow, i, j, &at) &&
-                (best < 0 || before(k->m, c, wf_in_load(k->m, &k->src[0], plane + at, c),
-                                    wf_in_load(k->m, &k->src[0], plane + best, c), true))) {
+    const wf_array *x = &k->src[0];
+    const int c = wf_in_compute(x->type.dtype);
+    const pool p = pool_of(k, &x->type, &k->dst[0].type);
+    const int64_t windows = p.windows[0] * p.windows[1];
+    for (int64_t o = 0; o < numel(&k->dst[0]); o++) {
+        const int64_t plane = o / windows * p.plane[0] * p.plane[1];
+        int64_t best = -1, at;
+        for (int64_t t = 0; t < p.taps; t++) {
+            if (tap(&p, o % windows, t, &at) == INSIDE &&
+                (best < 0 || before(k->m, c, wf_in_load(k->m, x, plane + at, c),
+                                    wf_in_load(k->m, x, plane + best, c), true))) {
                 best = at;
             }
         }
+        wf_in_put(&k->dst[0], o, wf_in_get(x, plane + (best < 0 ? 0 : best)));
+        wf_in_put(&k->dst[1], o, (uint64_t)best);
     }
-    wf_in_put(&k->dst[0], out, wf_in_get(&k->src[0], plane + (best < 0 ? 0 : best)));
-    wf_in_put(&k->dst[1], out, (uint64_t)best);
 }
 
-static void mean_window(wf_in_call *k, const window *p, int64_t out, int64_t plane, int64_t oh,
-                        int64_t ow)
+void wf_in_avg_pool(wf_in_call *k)
 {
-    int c = wf_in_compute(k->src[0].type.dtype);
-    uint64_t sum = wf_in_num(c, 0);
-    int64_t at;
-    for (int64_t i = 0; i < p->kernel[0]; i++) {
-        for (int64_t j = 0; j < p->kernel[1]; j++) {
-            if (tap(p, oh, ow, i, j, &at)) {
-                uint64_t v = wf_in_load(k->m, &k->src[0], plane + at, c);
-                sum = wf_in_row(k->m, WF_OP_ADD, c, sum, v, 0);
+    const wf_array *x = &k->src[0];
+    const int c = wf_in_compute(x->type.dtype);
+    const pool p = pool_of(k, &x->type, &k->dst[0].type);
+    const int64_t windows = p.windows[0] * p.windows[1];
+    for (int64_t o = 0; o < numel(&k->dst[0]); o++) {
+        const int64_t plane = o / windows * p.plane[0] * p.plane[1];
+        uint64_t sum = wf_in_num(c, 0), n = window_count(&p, c, o % windows);
+        int64_t at;
+        for (int64_t t = 0; t < p.taps; t++) {
+            if (tap(&p, o % windows, t, &at) == INSIDE) {
+                sum = wf_in_row(k->m, WF_OP_ADD, c, sum, wf_in_load(k->m, x, plane + at, c), 0);
             }
         }
+        wf_in_store(k->m, &k->dst[0], o, c, wf_in_row(k->m, WF_OP_DIV, c, sum, n, 0));
     }
-    uint64_t n = wf_in_num(c, (double)window_count(p, oh, ow));
-    wf_in_store(k->m, &k->dst[0], out, c, wf_in_row(k->m, WF_OP_DIV, c, sum, n, 0));
 }
 
 /* Every input element adds what its windows give, in row-major order of the windows. */
-static void mean_backward(wf_in_call *k)
+void wf_in_avg_pool_bwd(wf_in_call *k)
 {
-    const wf_type *g = &k->src[0].type, *x = &k->dst[0].type;
-    window p = window_of(k, x);
-    int c = wf_in_compute(g->dtype);
-    int64_t oh = g->dims[2], ow = g->dims[3], at;
+    const wf_array *g = &k->src[0];
+    const int c = wf_in_compute(g->type.dtype);
+    const pool p = pool_of(k, &k->dst[0].type, &g->type);
+    const int64_t windows = p.windows[0] * p.windows[1], pixels = p.plane[0] * p.plane[1];
     for (int64_t e = 0; e < numel(&k->dst[0]); e++) {
         uint64_t sum = wf_in_num(c, 0);
-        int64_t plane = e / (p.h * p.w);
-        for (int64_t o = 0; o < oh * ow; o++) {
-            for (int64_t t = 0; t < p.kernel[0] * p.kernel[1]; t++) {
-                if (tap(&p, o / ow, o % ow, t / p.kernel[1], t % p.kernel[1], &at) &&
-                    at == e % (p.h * p.w)) {
-                    uint64_t v = wf_in_load(k->m, &k->src[0], plane * oh * ow + o, c);
-                    uint64_t n = wf_in_num(c, (double)window_count(&p, o / ow, o % ow));
-                    v = wf_in_row(k->m, WF_OP_DIV, c, v, n, 0);
+        int64_t at;
+        for (int64_t o = 0; o < windows; o++) {
+            for (int64_t t = 0; t < p.taps; t++) {
+                if (tap(&p, o, t, &at) == INSIDE && at == e % pixels) {
+                    uint64_t v = wf_in_load(k->m, g, e / pixels * windows + o, c);
+                    v = wf_in_row(k->m, WF_OP_DIV, c, v, window_count(&p, c, o), 0);
                     sum = wf_in_row(k->m, WF_OP_ADD, c, sum, v, 0);
                 }
             }
         }
         wf_in_store(k->m, &k->dst[0], e, c, sum);
     }
-}
-
-int wf_in_pool(wf_in_call *k)
-{
-    if (k->op == WF_OP_AVG_POOL2D_BWD) {
-        mean_backward(k);
-        return 0;
-    }
-    const wf_type *y = &k->dst[0].type;
-    window p = window_of(k, &k->src[0].type);
-    for (int64_t o = 0; o < numel(&k->dst[0]); o++) {
-        int64_t ow = o % y->dims[3], oh = o / y->dims[3] % y->dims[2];
-        int64_t plane = o / (y->dims[2] * y->dims[3]) * p.h * p.w;
-        if (k->op == WF_OP_MAX_POOL2D) {
-            max_window(k, &p, o, plane, oh, ow);
-        } else {
-            mean_window(k, &p, o, plane, oh, ow);
-        }
-    }
-    return 0;
 }
 
 /* -- creation ----------------------------------------------------------------------------------------------------- */
@@ -562,7 +486,7 @@ static double range_value(const wf_in_call *k, int64_t i, int64_t n)
     return i < n - i ? f[0] + (double)i * step : stop - (double)(n - 1 - i) * step;
 }
 
-int wf_in_create(wf_in_call *k)
+void wf_in_create(wf_in_call *k)
 {
     const wf_attr *a = k->attr;
     const wf_type *t = &k->dst[0].type;
@@ -581,5 +505,4 @@ int wf_in_create(wf_in_call *k)
         }
         wf_in_store(k->m, &k->dst[0], i, whole ? WEFT_I64 : WEFT_F64, v);
     }
-    return 0;
 }

@@ -5,7 +5,6 @@
  * A line is the elements over the reduced axes in row-major order, in the compute type.
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "jit/ir/interp_int.h"
@@ -31,21 +30,18 @@ static uint64_t sum(int c, const line *x)
     return wf_kir_sum(type, x->n, line_at, x->v);
 }
 
-/* The canonical tree with products: element i of a level covers 4096 of the level below. */
-static uint64_t product(wf_interp *m, int c, const uint64_t *x, int64_t n)
+/* The canonical tree with products: element i of a level covers 4096 of the level below. x is overwritten. */
+static uint64_t product(wf_interp *m, int c, uint64_t *x, int64_t n)
 {
     enum { LANES = 64, BLOCK = 4096 };
     uint64_t lane[LANES];
     if (n > BLOCK) {
-        int64_t blocks = (n + BLOCK - 1) / BLOCK;
-        uint64_t *part = wf_in_room(m, blocks), r = 0;
-        for (int64_t b = 0; part && b < blocks; b++) {
-            int64_t left = n - b * BLOCK;
-            part[b] = product(m, c, x + b * BLOCK, left < BLOCK ? left : BLOCK);
+        const int64_t blocks = (n + BLOCK - 1) / BLOCK;
+        for (int64_t b = 0; b < blocks; b++) {
+            const int64_t left = n - b * BLOCK;
+            x[b] = product(m, c, x + b * BLOCK, left < BLOCK ? left : BLOCK);
         }
-        r = part ? product(m, c, part, blocks) : 0;
-        free(part);
-        return r;
+        return product(m, c, x, blocks);
     }
     for (int l = 0; l < LANES; l++) {
         lane[l] = NUM(1);
@@ -70,57 +66,69 @@ static uint64_t extreme(wf_interp *m, wf_op op, int c, const line *x)
     return best;
 }
 
-/* -- which elements make a result ---------------------------------------------------------------------- */
+/* -- which elements make a line ------------------------------------------------------------------------- */
 
 typedef struct split {
     int nk, nr; /* kept and reduced axes */
     int64_t kd[WF_MAX_RANK], ks[WF_MAX_RANK], rd[WF_MAX_RANK], rs[WF_MAX_RANK];
-    int64_t kept, reduced;
+    int64_t lines, n; /* how many, of how many elements */
 } split;
 
-static split split_axes(const wf_type *t, const wf_attr *attr)
+/* Bit i of `reduced`: axis i is. */
+static split split_axes(const wf_type *t, unsigned reduced)
 {
-    split s = {.kept = 1, .reduced = 1};
+    split s = {.lines = 1, .n = 1};
     int64_t strides[WF_MAX_RANK];
     wf_in_strides(t, strides);
     for (int i = 0; i < t->rank; i++) {
-        bool reduced = attr->n_ints == 0;
-        for (int k = 0; k < attr->n_ints; k++) {
-            reduced |= attr->ints[k] == i;
-        }
-        if (reduced) {
+        if (reduced >> i & 1) {
             s.rd[s.nr] = t->dims[i];
             s.rs[s.nr++] = strides[i];
-            s.reduced *= t->dims[i];
+            s.n *= t->dims[i];
         } else {
             s.kd[s.nk] = t->dims[i];
             s.ks[s.nk++] = strides[i];
-            s.kept *= t->dims[i];
+            s.lines *= t->dims[i];
         }
     }
     return s;
 }
 
-static void read_line(wf_interp *m, const wf_array *x, const split *s, int64_t result, int c,
-                      line *out)
+/* The axes that the attribute lists; all if it lists none. */
+static split split_listed(const wf_in_call *k)
 {
-    int64_t base = wf_in_offset(result, s->nk, s->kd, s->ks);
-    for (int64_t i = 0; i < out->n; i++) {
-        out->v[i] = wf_in_load(m, x, base + wf_in_offset(i, s->nr, s->rd, s->rs), c);
+    unsigned reduced = k->attr->n_ints ? 0 : ~0u;
+    for (int i = 0; i < k->attr->n_ints; i++) {
+        reduced |= 1u << k->attr->ints[i];
     }
+    return split_axes(&k->src[0].type, reduced);
+}
+
+/* Element i of a line. */
+static int64_t place(const split *s, int64_t at, int64_t i)
+{
+    return wf_in_offset(at, s->nk, s->kd, s->ks) + wf_in_offset(i, s->nr, s->rd, s->rs);
+}
+
+/* Line `at` of x in scratch. */
+static line read_line(wf_in_call *k, int scratch, const wf_array *x, const split *s, int64_t at,
+                      int c)
+{
+    line l = {k->line[scratch], s->n};
+    for (int64_t i = 0; i < l.n; i++) {
+        l.v[i] = wf_in_load(k->m, x, place(s, at, i), c);
+    }
+    return l;
 }
 
 /* -- reductions ------------------------------------------------------------------------------------------ */
 
 static double empty_value(wf_op op)
 {
-    if (op == WF_OP_PROD || op == WF_OP_ALL) {
-        return 1;
-    }
-    if (op == WF_OP_MEAN || op == WF_OP_VAR || op == WF_OP_STD) {
-        return NAN;
-    }
-    return op == WF_OP_LOGSUMEXP ? -INFINITY : 0;
+    return op == WF_OP_PROD || op == WF_OP_ALL                      ? 1
+           : op == WF_OP_MEAN || op == WF_OP_VAR || op == WF_OP_STD ? NAN
+           : op == WF_OP_LOGSUMEXP                                  ? -INFINITY
+                                                                    : 0;
 }
 
 static bool is_true(uint64_t v)
@@ -133,14 +141,19 @@ static uint64_t mean_of(wf_interp *m, int c, const line *x)
     return R2(DIV, sum(c, x), NUM((double)x->n));
 }
 
-static uint64_t variance(wf_interp *m, int c, line *x, double correction)
+/* Each becomes the square of its distance to the mean. */
+static void square_distances(wf_interp *m, int c, line *x, uint64_t mean)
 {
-    uint64_t mean = mean_of(m, c, x);
-    double left = (double)x->n - correction;
     for (int64_t i = 0; i < x->n; i++) {
         uint64_t d = R2(SUB, x->v[i], mean);
         x->v[i] = R2(MUL, d, d);
     }
+}
+
+static uint64_t variance(wf_interp *m, int c, line *x, double correction)
+{
+    double left = (double)x->n - correction;
+    square_distances(m, c, x, mean_of(m, c, x));
     return R2(DIV, sum(c, x), NUM(left > 0 ? left : 0));
 }
 
@@ -157,11 +170,6 @@ static uint64_t log_of_sum(wf_interp *m, int c, line *x, uint64_t top)
         x->v[i] = R1(EXP, R2(SUB, x->v[i], top));
     }
     return R2(ADD, top, R1(LOG, sum(c, x)));
-}
-
-static uint64_t logsumexp(wf_interp *m, int c, line *x)
-{
-    return log_of_sum(m, c, x, shift_of(m, c, x));
 }
 
 static uint64_t norm(wf_interp *m, int c, line *x, double order)
@@ -202,36 +210,31 @@ static uint64_t reduce_line(wf_in_call *k, int c, line *x)
     case WF_OP_NORM:
         return norm(m, c, x, a->n_flt ? a->flt[0] : 2);
     case WF_OP_LOGSUMEXP:
-        return logsumexp(m, c, x);
+        return log_of_sum(m, c, x, shift_of(m, c, x));
     }
     return sum(c, x);
 }
 
-int wf_in_reduce(wf_in_call *k)
+void wf_in_reduce(wf_in_call *k)
 {
     wf_interp *m = k->m;
     bool truth = k->op == WF_OP_ANY || k->op == WF_OP_ALL || k->op == WF_OP_COUNT_NONZERO;
     int c = truth ? (int)WEFT_I64 : wf_in_compute(k->dst[0].type.dtype);
-    split s = split_axes(&k->src[0].type, k->attr);
-    line x = {.v = wf_in_room(m, s.reduced), .n = s.reduced};
-    for (int64_t r = 0; r < s.kept && x.v; r++) {
-        read_line(m, &k->src[0], &s, r, truth ? (int)WEFT_BOOL : c, &x);
-        wf_in_store(m, &k->dst[0], r, c,
-                    s.reduced ? reduce_line(k, c, &x) : NUM(empty_value(k->op)));
+    split s = split_listed(k);
+    for (int64_t r = 0; r < s.lines; r++) {
+        line x = read_line(k, 0, &k->src[0], &s, r, truth ? (int)WEFT_BOOL : c);
+        wf_in_store(m, &k->dst[0], r, c, x.n ? reduce_line(k, c, &x) : NUM(empty_value(k->op)));
     }
-    free(x.v);
-    return 0;
 }
 
-int wf_in_argreduce(wf_in_call *k)
+void wf_in_argreduce(wf_in_call *k)
 {
     wf_interp *m = k->m;
     int c = wf_in_compute(k->src[0].type.dtype);
     wf_op better = k->op == WF_OP_ARGMAX ? WF_OP_GREATER : WF_OP_LESS;
-    split s = split_axes(&k->src[0].type, k->attr);
-    line x = {.v = wf_in_room(m, s.reduced), .n = s.reduced};
-    for (int64_t r = 0; r < s.kept && x.v; r++) {
-        read_line(m, &k->src[0], &s, r, c, &x);
+    split s = split_listed(k);
+    for (int64_t r = 0; r < s.lines; r++) {
+        line x = read_line(k, 0, &k->src[0], &s, r, c);
         int64_t best = 0;
         for (int64_t i = 1; i < x.n && !is_true(R1(ISNAN, x.v[best])); i++) {
             if (is_true(R1(ISNAN, x.v[i])) ||
@@ -241,8 +244,6 @@ int wf_in_argreduce(wf_in_call *k)
         }
         wf_in_put(&k->dst[0], r, (uint64_t)best);
     }
-    free(x.v);
-    return 0;
 }
 
 /* Running values of v[0..n), n <= size, in the order of docs/reductions.md: a group of 64 is the running values of its left half,
@@ -259,78 +260,56 @@ static void running(wf_interp *m, wf_op op, int c, uint64_t *v, int64_t n, int64
     }
 }
 
-int wf_in_scan(wf_in_call *k)
+void wf_in_scan(wf_in_call *k)
 {
     wf_interp *m = k->m;
     int c = wf_dtype_kind(k->dst[0].type.dtype) == 2 ? (int)WEFT_F64 : (int)WEFT_I64;
     wf_op op = k->op == WF_OP_CUMSUM ? WF_OP_ADD : WF_OP_MUL;
-    split s = split_axes(&k->src[0].type, k->attr);
-    line x = {.v = wf_in_room(m, s.reduced), .n = s.reduced};
+    split s = split_listed(k);
     int64_t size = 64;
-    while (size < s.reduced) {
+    while (size < s.n) {
         size *= 64;
     }
-    for (int64_t r = 0; r < s.kept && x.v; r++) {
-        int64_t base = wf_in_offset(r, s.nk, s.kd, s.ks);
-        read_line(m, &k->src[0], &s, r, c, &x);
+    for (int64_t r = 0; r < s.lines; r++) {
+        line x = read_line(k, 0, &k->src[0], &s, r, c);
         running(m, op, c, x.v, x.n, size);
-        for (int64_t i = 0; i < s.reduced; i++) {
-            wf_in_store(m, &k->dst[0], base + i * s.rs[0], c, x.v[i]);
+        for (int64_t i = 0; i < x.n; i++) {
+            wf_in_store(m, &k->dst[0], place(&s, r, i), c, x.v[i]);
         }
     }
-    free(x.v);
-    return 0;
 }
 
 /* -- softmax ------------------------------------------------------------------------------------------------ */
 
-static void softmax_line(wf_in_call *k, int c, line *x, const line *y)
+/* Of x, or the gradient x at the result y. */
+void wf_in_softmax(wf_in_call *k)
 {
     wf_interp *m = k->m;
-    uint64_t *e = wf_in_room(m, x->n);
-    line t = {.v = e, .n = x->n};
-    bool forward = k->op == WF_OP_SOFTMAX || k->op == WF_OP_LOG_SOFTMAX;
-    uint64_t top = forward ? extreme(m, WF_OP_MAXIMUM, c, x) : 0;
-    for (int64_t i = 0; i < x->n && e; i++) {
-        e[i] = forward                      ? R1(EXP, R2(SUB, x->v[i], top))
-               : k->op == WF_OP_SOFTMAX_BWD ? R2(MUL, x->v[i], y->v[i])
-                                            : x->v[i];
-    }
-    uint64_t s = e ? sum(c, &t) : 0;
-    for (int64_t i = 0; i < x->n && e; i++) {
-        uint64_t v = x->v[i];
-        x->v[i] = k->op == WF_OP_SOFTMAX       ? R2(DIV, e[i], s)
-                  : k->op == WF_OP_LOG_SOFTMAX ? R2(SUB, R2(SUB, v, top), R1(LOG, s))
-                  : k->op == WF_OP_SOFTMAX_BWD ? R2(MUL, y->v[i], R2(SUB, v, s))
-                                               : R2(SUB, v, R2(MUL, R1(EXP, y->v[i]), s));
-    }
-    free(e);
-}
-
-int wf_in_rowwise(wf_in_call *k)
-{
-    wf_interp *m = k->m;
+    const bool forward = k->nsrc == 1;
     int c = wf_in_compute(k->dst[0].type.dtype);
-    split s = split_axes(&k->src[0].type, k->attr);
-    line x = {.v = wf_in_room(m, s.reduced), .n = s.reduced};
-    line y = {.v = wf_in_room(m, s.reduced), .n = s.reduced};
-    for (int64_t r = 0; r < s.kept && s.reduced && x.v && y.v; r++) {
-        read_line(m, &k->src[0], &s, r, c, &x);
-        if (k->nsrc > 1) {
-            read_line(m, &k->src[1], &s, r, c, &y);
+    split s = split_listed(k);
+    for (int64_t r = 0; r < s.lines && s.n; r++) {
+        line x = read_line(k, 0, &k->src[0], &s, r, c), y = x, e = {k->line[2], s.n};
+        uint64_t top = forward ? extreme(m, WF_OP_MAXIMUM, c, &x) : 0;
+        y = forward ? y : read_line(k, 1, &k->src[1], &s, r, c);
+        for (int64_t i = 0; i < s.n; i++) {
+            e.v[i] = forward                      ? R1(EXP, R2(SUB, x.v[i], top))
+                     : k->op == WF_OP_SOFTMAX_BWD ? R2(MUL, x.v[i], y.v[i])
+                                                  : x.v[i];
         }
-        softmax_line(k, c, &x, &y);
-        int64_t base = wf_in_offset(r, s.nk, s.kd, s.ks);
-        for (int64_t i = 0; i < x.n; i++) {
-            wf_in_store(m, &k->dst[0], base + wf_in_offset(i, s.nr, s.rd, s.rs), c, x.v[i]);
+        uint64_t total = sum(c, &e);
+        for (int64_t i = 0; i < s.n; i++) {
+            uint64_t v =
+                k->op == WF_OP_SOFTMAX       ? R2(DIV, e.v[i], total)
+                : k->op == WF_OP_LOG_SOFTMAX ? R2(SUB, R2(SUB, x.v[i], top), R1(LOG, total))
+                : k->op == WF_OP_SOFTMAX_BWD ? R2(MUL, y.v[i], R2(SUB, x.v[i], total))
+                                             : R2(SUB, x.v[i], R2(MUL, R1(EXP, y.v[i]), total));
+            wf_in_store(m, &k->dst[0], place(&s, r, i), c, v);
         }
     }
-    free(x.v);
-    free(y.v);
-    return 0;
 }
 
-/* -- layer_norm, rms_norm ------------------------------------------------------------------------------------- */
+/* -- layer_norm, rms_norm, batch_norm ------------------------------------------------------------------------- */
 
 /* Is the optional operand there? */
 static const wf_array *operand(const wf_in_call *k, int i)
@@ -338,235 +317,129 @@ static const wf_array *operand(const wf_in_call *k, int i)
     return i < k->nsrc && k->src[i].type.dtype != WEFT_DTYPE_DEFAULT ? &k->src[i] : NULL;
 }
 
+static double eps_of(const wf_in_call *k)
+{
+    return k->attr->n_flt ? k->attr->flt[0] : 1e-5;
+}
+
 static uint64_t rstd_of(wf_interp *m, int c, uint64_t var, double eps)
 {
     return R2(DIV, NUM(1), R1(SQRT, R2(ADD, var, NUM(eps))));
 }
 
-/* ((x - mean) * rstd) * w + b; w and b may be absent. */
-static uint64_t affine(wf_interp *m, int c, uint64_t x, uint64_t mean, uint64_t rstd,
-                       const wf_array *w, const wf_array *b, int64_t at)
+/* Axes 0 and 2 and on: a line is a channel. */
+static const unsigned all_but_channels = ~2u;
+
+/* The last axes, of which the attribute says how many: a line is what is normalised together. */
+static unsigned trailing(const wf_type *t, const wf_attr *attr)
 {
-    uint64_t v = R2(MUL, R2(SUB, x, mean), rstd);
-    v = w ? R2(MUL, v, wf_in_load(m, w, at, c)) : v;
-    return b ? R2(ADD, v, wf_in_load(m, b, at, c)) : v;
+    return ~0u << (t->rank - (int)attr->ints[0]);
 }
 
-static int64_t trailing(const wf_type *t, int axes)
-{
-    int64_t n = 1;
-    for (int i = t->rank - axes; i < t->rank; i++) {
-        n *= t->dims[i];
-    }
-    return n;
-}
-
-int wf_in_norm(wf_in_call *k)
+/* y = ((x - mean) rstd) w + b; w and b may be absent. The statistics of a batch may be given. */
+void wf_in_norm(wf_in_call *k)
 {
     wf_interp *m = k->m;
-    bool center = k->op == WF_OP_LAYER_NORM;
-    const wf_array *w = operand(k, 1), *b = center ? operand(k, 2) : NULL;
-    wf_array *rstd_out = &k->dst[center ? 2 : 1];
-    int c = wf_in_compute(k->src[0].type.dtype);
-    int64_t n = trailing(&k->src[0].type, (int)k->attr->ints[0]);
-    int64_t rows = wf_type_numel(&rstd_out->type);
-    double eps = k->attr->n_flt ? k->attr->flt[0] : 1e-5;
-    line x = {.v = wf_in_room(m, n), .n = n};
-    for (int64_t r = 0; r < rows && x.v; r++) {
-        for (int64_t i = 0; i < n; i++) {
-            x.v[i] = wf_in_load(m, &k->src[0], r * n + i, c);
-        }
-        uint64_t mean = !center ? NUM(0) : n ? mean_of(m, c, &x) : NUM(NAN);
-        for (int64_t i = 0; i < n; i++) {
-            uint64_t d = R2(SUB, x.v[i], mean);
-            x.v[i] = R2(MUL, d, d);
-        }
-        uint64_t rstd = n ? rstd_of(m, c, mean_of(m, c, &x), eps) : NUM(NAN);
-        for (int64_t i = 0; i < n; i++) {
-            uint64_t v = wf_in_load(m, &k->src[0], r * n + i, c);
-            wf_in_store(m, &k->dst[0], r * n + i, c, affine(m, c, v, mean, rstd, w, b, i));
-        }
-        wf_in_put(rstd_out, r, rstd);
-        if (center) {
-            wf_in_put(&k->dst[1], r, mean);
-        }
-    }
-    free(x.v);
-    return 0;
-}
-
-/* One row of dx: rstd * ((gw - sum(gw) / n) - xhat * (sum(gw * xhat) / n)). t: scratch. */
-static void norm_bwd_row(wf_interp *m, int c, bool center, const line *xhat, const line *gw,
-                         line *t, uint64_t rstd)
-{
-    uint64_t n = NUM((double)t->n), first = center ? R2(DIV, sum(c, gw), n) : 0;
-    for (int64_t i = 0; i < t->n; i++) {
-        t->v[i] = R2(MUL, gw->v[i], xhat->v[i]);
-    }
-    uint64_t second = R2(DIV, sum(c, t), n);
-    for (int64_t i = 0; i < t->n; i++) {
-        uint64_t g = center ? R2(SUB, gw->v[i], first) : gw->v[i];
-        t->v[i] = R2(MUL, rstd, R2(SUB, g, R2(MUL, xhat->v[i], second)));
-    }
-}
-
-int wf_in_norm_bwd(wf_in_call *k)
-{
-    wf_interp *m = k->m;
-    bool center = k->op == WF_OP_LAYER_NORM_BWD;
-    const wf_array *g = &k->src[0], *x = &k->src[1], *mean = center ? &k->src[2] : NULL;
-    const wf_array *rstd = &k->src[center ? 3 : 2], *w = operand(k, center ? 4 : 3);
+    const wf_array *x = &k->src[0], *w = operand(k, 1);
+    const bool batch = k->op == WF_OP_BATCH_NORM, center = k->op != WF_OP_RMS_NORM;
+    const bool given = batch && !(k->attr->flags & WF_FLAG_TRAINING);
+    const wf_array *b = center ? operand(k, 2) : NULL;
     int c = wf_in_compute(x->type.dtype);
-    int64_t n = trailing(&x->type, (int)k->attr->ints[0]), rows = wf_type_numel(&rstd->type);
-    int64_t most = n > rows ? n : rows;
-    line xhat = {wf_in_room(m, most), n}, gw = {wf_in_room(m, most), n}, t = {wf_in_room(m, n), n};
-    for (int64_t r = 0; r < rows && !m->failed; r++) {
-        uint64_t mu = mean ? wf_in_load(m, mean, r, c) : NUM(0), rs = wf_in_load(m, rstd, r, c);
-        for (int64_t i = 0; i < n; i++) {
-            uint64_t v = wf_in_load(m, g, r * n + i, c);
-            xhat.v[i] = R2(MUL, R2(SUB, wf_in_load(m, x, r * n + i, c), mu), rs);
-            gw.v[i] = w ? R2(MUL, v, wf_in_load(m, w, i, c)) : v;
+    split s = split_axes(&x->type, batch ? all_but_channels : trailing(&x->type, k->attr));
+    for (int64_t r = 0; r < s.lines; r++) {
+        line v = read_line(k, 0, x, &s, r, c);
+        uint64_t mean = given    ? wf_in_load(m, &k->src[3], r, c)
+                        : center ? mean_of(m, c, &v)
+                                 : NUM(0);
+        square_distances(m, c, &v, mean);
+        uint64_t var = given ? wf_in_load(m, &k->src[4], r, c) : mean_of(m, c, &v);
+        uint64_t rstd = rstd_of(m, c, var, eps_of(k));
+        for (int64_t i = 0; i < s.n; i++) {
+            const int64_t at = place(&s, r, i), of = batch ? r : i;
+            uint64_t y = R2(MUL, R2(SUB, wf_in_load(m, x, at, c), mean), rstd);
+            y = w ? R2(MUL, y, wf_in_load(m, w, of, c)) : y;
+            y = b ? R2(ADD, y, wf_in_load(m, b, of, c)) : y;
+            wf_in_store(m, &k->dst[0], at, c, y);
         }
-        norm_bwd_row(m, c, center, &xhat, &gw, &t, rs);
-        for (int64_t i = 0; i < n; i++) {
-            wf_in_store(m, &k->dst[0], r * n + i, c, t.v[i]);
+        wf_in_put(&k->dst[1], r, center ? mean : rstd);
+        if (center) {
+            wf_in_put(&k->dst[2], r, batch ? var : rstd);
         }
     }
-    xhat.n = gw.n = rows; /* columns from here: xhat holds g * xhat, gw holds g */
-    for (int64_t i = 0; i < wf_type_numel(&k->dst[1].type) && !m->failed; i++) {
-        for (int64_t r = 0; r < rows; r++) {
-            uint64_t mu = mean ? wf_in_load(m, mean, r, c) : NUM(0);
-            uint64_t d = R2(SUB, wf_in_load(m, x, r * n + i, c), mu);
-            gw.v[r] = wf_in_load(m, g, r * n + i, c);
-            xhat.v[r] = R2(MUL, gw.v[r], R2(MUL, d, wf_in_load(m, rstd, r, c)));
+}
+
+/* dx = f ((h - sum(h) / n) - xhat (sum(h xhat) / n)) of each line, with h = g w and f = rstd, of a batch h = g and f = w rstd; the
+ * first sum is left out where no mean was taken off, both where the statistics were given. */
+void wf_in_norm_bwd(wf_in_call *k)
+{
+    wf_interp *m = k->m;
+    const bool batch = k->op == WF_OP_BATCH_NORM_BWD, center = k->op != WF_OP_RMS_NORM_BWD;
+    const bool given = batch && !(k->attr->flags & WF_FLAG_TRAINING);
+    const wf_array *g = &k->src[0], *x = &k->src[1], *mean = center ? &k->src[batch ? 3 : 2] : NULL;
+    const wf_array *spread = &k->src[batch ? 4 : center ? 3 : 2]; /* variance or rstd */
+    const wf_array *w = operand(k, batch ? 2 : center ? 4 : 3);
+    int c = wf_in_compute(x->type.dtype);
+    const unsigned axes = batch ? all_but_channels : trailing(&x->type, k->attr);
+    split s = split_axes(&x->type, axes);
+    for (int64_t r = 0; r < s.lines; r++) {
+        uint64_t mu = mean ? wf_in_load(m, mean, r, c) : NUM(0), f = wf_in_load(m, spread, r, c);
+        uint64_t rstd = batch ? rstd_of(m, c, f, eps_of(k)) : f, n = NUM((double)s.n);
+        line h = read_line(k, 0, g, &s, r, c), xhat = read_line(k, 1, x, &s, r, c);
+        line t = {k->line[2], s.n};
+        f = batch && w ? R2(MUL, wf_in_load(m, w, r, c), rstd) : rstd;
+        for (int64_t i = 0; i < s.n; i++) {
+            xhat.v[i] = R2(MUL, R2(SUB, xhat.v[i], mu), rstd);
+            h.v[i] = w && !batch ? R2(MUL, h.v[i], wf_in_load(m, w, i, c)) : h.v[i];
+            t.v[i] = R2(MUL, h.v[i], xhat.v[i]);
+        }
+        const uint64_t first = sum(c, &h), second = sum(c, &t);
+        for (int64_t i = 0; i < s.n; i++) {
+            uint64_t d = center ? R2(SUB, h.v[i], R2(DIV, first, n)) : h.v[i];
+            d = given ? h.v[i] : R2(SUB, d, R2(MUL, xhat.v[i], R2(DIV, second, n)));
+            wf_in_store(m, &k->dst[0], place(&s, r, i), c, R2(MUL, f, d));
+        }
+        if (batch) {
+            wf_in_store(m, &k->dst[1], r, c, second);
+            wf_in_store(m, &k->dst[2], r, c, first);
+        }
+    }
+    s = split_axes(&x->type, ~axes);
+    const int64_t weights = batch ? 0 : wf_type_numel(&k->dst[1].type); /* 0: there are none */
+    for (int64_t i = 0; i < weights; i++) { /* of weight and bias: sums over the lines */
+        line gl = read_line(k, 0, g, &s, i, c), xhat = read_line(k, 1, x, &s, i, c);
+        for (int64_t r = 0; r < s.n; r++) {
+            uint64_t d = R2(SUB, xhat.v[r], mean ? wf_in_load(m, mean, r, c) : NUM(0));
+            xhat.v[r] = R2(MUL, gl.v[r], R2(MUL, d, wf_in_load(m, spread, r, c)));
         }
         wf_in_store(m, &k->dst[1], i, c, sum(c, &xhat));
         if (center) {
-            wf_in_store(m, &k->dst[2], i, c, sum(c, &gw));
+            wf_in_store(m, &k->dst[2], i, c, sum(c, &gl));
         }
     }
-    free(xhat.v);
-    free(gw.v);
-    free(t.v);
-    return 0;
-}
-
-/* -- batch_norm ------------------------------------------------------------------------------------------------- */
-
-/* Channel of each element, and lines over batch and space. */
-static split channels(const wf_type *t)
-{
-    split s = {.kept = t->dims[1], .reduced = 1, .nk = 1, .kd = {t->dims[1]}};
-    int64_t strides[WF_MAX_RANK];
-    wf_in_strides(t, strides);
-    s.ks[0] = strides[1];
-    for (int i = 0; i < t->rank; i++) {
-        if (i != 1) {
-            s.rd[s.nr] = t->dims[i];
-            s.rs[s.nr++] = strides[i];
-            s.reduced *= t->dims[i];
-        }
-    }
-    return s;
-}
-
-int wf_in_batch_norm(wf_in_call *k)
-{
-    wf_interp *m = k->m;
-    const wf_array *x = &k->src[0];
-    bool training = (k->attr->flags & WF_FLAG_TRAINING) != 0;
-    int c = wf_in_compute(x->type.dtype);
-    double eps = k->attr->n_flt ? k->attr->flt[0] : 1e-5;
-    split s = channels(&x->type);
-    line v = {wf_in_room(m, s.reduced), s.reduced};
-    for (int64_t ch = 0; ch < s.kept && v.v; ch++) {
-        uint64_t mean = wf_in_load(m, &k->src[3], ch, c), var = wf_in_load(m, &k->src[4], ch, c);
-        read_line(m, x, &s, ch, c, &v);
-        if (training && v.n > 0) {
-            mean = mean_of(m, c, &v);
-            for (int64_t i = 0; i < v.n; i++) {
-                uint64_t d = R2(SUB, v.v[i], mean);
-                v.v[i] = R2(MUL, d, d);
-            }
-            var = mean_of(m, c, &v);
-        } else if (training) {
-            mean = var = NUM(NAN);
-        }
-        uint64_t rstd = rstd_of(m, c, var, eps);
-        wf_in_put(&k->dst[1], ch, mean);
-        wf_in_put(&k->dst[2], ch, var);
-        for (int64_t i = 0; i < v.n; i++) {
-            int64_t at = ch * s.ks[0] + wf_in_offset(i, s.nr, s.rd, s.rs);
-            wf_in_store(m, &k->dst[0], at, c,
-                        affine(m, c, wf_in_load(m, x, at, c), mean, rstd, operand(k, 1),
-                               operand(k, 2), ch));
-        }
-    }
-    free(v.v);
-    return 0;
-}
-
-int wf_in_batch_norm_bwd(wf_in_call *k)
-{
-    wf_interp *m = k->m;
-    const wf_array *g = &k->src[0], *x = &k->src[1], *w = operand(k, 2);
-    bool training = (k->attr->flags & WF_FLAG_TRAINING) != 0;
-    int c = wf_in_compute(x->type.dtype);
-    double eps = k->attr->n_flt ? k->attr->flt[0] : 1e-5;
-    split s = channels(&x->type);
-    line gl = {wf_in_room(m, s.reduced), s.reduced}, t = {wf_in_room(m, s.reduced), s.reduced};
-    for (int64_t ch = 0; ch < s.kept && !m->failed; ch++) {
-        uint64_t mean = wf_in_load(m, &k->src[3], ch, c);
-        uint64_t rstd = rstd_of(m, c, wf_in_load(m, &k->src[4], ch, c), eps);
-        uint64_t scale = R2(MUL, w ? wf_in_load(m, w, ch, c) : NUM(1), rstd);
-        read_line(m, g, &s, ch, c, &gl);
-        read_line(m, x, &s, ch, c, &t);
-        for (int64_t i = 0; i < t.n; i++) {
-            t.v[i] = R2(MUL, gl.v[i], R2(MUL, R2(SUB, t.v[i], mean), rstd));
-        }
-        uint64_t db = sum(c, &gl), dw = sum(c, &t), n = NUM((double)t.n);
-        wf_in_store(m, &k->dst[1], ch, c, dw);
-        wf_in_store(m, &k->dst[2], ch, c, db);
-        db = R2(DIV, db, n);
-        dw = R2(DIV, dw, n);
-        for (int64_t i = 0; i < t.n; i++) {
-            int64_t at = ch * s.ks[0] + wf_in_offset(i, s.nr, s.rd, s.rs);
-            uint64_t xhat = R2(MUL, R2(SUB, wf_in_load(m, x, at, c), mean), rstd);
-            uint64_t d = R2(SUB, R2(SUB, gl.v[i], db), R2(MUL, xhat, dw));
-            wf_in_store(m, &k->dst[0], at, c,
-                        training ? R2(MUL, scale, d) : R2(MUL, gl.v[i], scale));
-        }
-    }
-    free(gl.v);
-    free(t.v);
-    return 0;
 }
 
 /* -- cross_entropy ------------------------------------------------------------------------------------------------ */
 
+/* t < 0: the row is ignored. */
 static void loss_forward(wf_in_call *k, int c, int64_t row, line *x, int64_t t, double smooth)
 {
     wf_interp *m = k->m;
-    uint64_t at = t >= 0 ? x->v[t] : 0, *keep = wf_in_room(m, x->n);
-    line v = {keep, x->n};
-    if (!keep) {
-        return;
-    }
-    memcpy(keep, x->v, (size_t)x->n * sizeof *keep);
+    uint64_t at = t >= 0 ? x->v[t] : 0, loss = NUM(0);
+    line less = {k->line[1], x->n};
+    memcpy(less.v, x->v, (size_t)x->n * sizeof *x->v);
     /* not less what is finite: of a row with an infinite logit it is NaN, as log_softmax of it */
-    uint64_t lse = log_of_sum(m, c, x, extreme(m, WF_OP_MAXIMUM, c, x)), loss = NUM(0);
+    uint64_t lse = log_of_sum(m, c, x, extreme(m, WF_OP_MAXIMUM, c, x));
     if (t >= 0) {
         loss = R2(SUB, lse, at);
-        if (smooth != 0) {
-            for (int64_t i = 0; i < v.n; i++) {
-                v.v[i] = R2(SUB, lse, v.v[i]);
-            }
-            loss = R2(ADD, R2(MUL, NUM(1 - smooth), loss), R2(MUL, NUM(smooth), mean_of(m, c, &v)));
+    }
+    if (t >= 0 && smooth != 0) {
+        for (int64_t i = 0; i < x->n; i++) {
+            less.v[i] = R2(SUB, lse, less.v[i]);
         }
+        loss = R2(ADD, R2(MUL, NUM(1 - smooth), loss), R2(MUL, NUM(smooth), mean_of(m, c, &less)));
     }
     wf_in_store(m, &k->dst[0], row, c, loss);
     wf_in_put(&k->dst[1], row, lse);
-    free(keep);
 }
 
 static void loss_backward(wf_in_call *k, int c, int64_t row, line *x, int64_t t, double smooth)
@@ -581,37 +454,23 @@ static void loss_backward(wf_in_call *k, int c, int64_t row, line *x, int64_t t,
     }
 }
 
-int wf_in_cross_entropy(wf_in_call *k)
+void wf_in_cross_entropy(wf_in_call *k)
 {
     wf_interp *m = k->m;
     bool backward = k->op == WF_OP_CROSS_ENTROPY_BWD;
     const wf_array *logits = &k->src[backward ? 1 : 0], *targets = &k->src[backward ? 2 : 1];
     int c = wf_in_compute(logits->type.dtype);
-    int64_t rows = logits->type.dims[0], n = logits->type.dims[1];
     int64_t ignore = k->attr->n_dyn ? k->attr->dyn[0] : -100;
     double smooth = k->attr->n_flt ? k->attr->flt[0] : 0;
-    line x = {wf_in_room(m, n), n};
-    int rc = 0;
-    for (int64_t r = 0; r < rows && x.v && !rc; r++) {
+    split s = split_axes(&logits->type, 2);
+    for (int64_t r = 0; r < s.lines; r++) {
         int64_t t = (int64_t)wf_in_load(m, targets, r, WEFT_I64);
-        if (t != ignore && (t < 0 || t >= n)) {
-            rc = wf_fail(m->why, WEFT_EINDEX, "targets[%lld] is %lld of %lld classes", (long long)r,
-                         (long long)t, (long long)n);
-            break;
+        if (t != ignore && (t < 0 || t >= s.n)) {
+            k->rc = wf_fail(m->why, WEFT_EINDEX, "targets[%lld] is %lld of %lld classes",
+                            (long long)r, (long long)t, (long long)s.n);
+            return;
         }
-        for (int64_t i = 0; i < n; i++) {
-            x.v[i] = wf_in_load(m, logits, r * n + i, c);
-        }
-        t = t == ignore ? -1 : t;
-        if (backward) {
-            loss_backward(k, c, r, &x, t, smooth);
-        } else {
-            loss_forward(k, c, r, &x, t, smooth);
-        }
+        line x = read_line(k, 0, logits, &s, r, c);
+        (backward ? loss_backward : loss_forward)(k, c, r, &x, t == ignore ? -1 : t, smooth);
     }
-    free(x.v);
-    return rc;
 }
-#undef R1
-#undef R2
-#undef NUM
