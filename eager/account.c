@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "eager/alloc.h"
+#include "eager/api.h"
 #include "eager/tensor.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
@@ -22,7 +23,8 @@ void weft_memory_get_stats(weft_memory_stats *out)
                                .peak_bytes = a.peak_bytes,
                                .reserved_bytes = a.reserved_bytes,
                                .allocations = a.allocs,
-                               .system_allocations = a.system_allocs};
+                               .system_allocations = a.system_allocs,
+                               .cap_bytes = wf_alloc_cap()};
     for (uint32_t i = 1; i < WF_MAX_CTX; i++) {
         wf_ctx *c = wf_ctx_at(i);
         if (!c) {
@@ -43,6 +45,32 @@ void weft_memory_reset_peak(void)
 int64_t weft_memory_trim(void)
 {
     return wf_alloc_trim();
+}
+
+weft_status(weft_memory_set_cap)(int64_t bytes)
+{
+    if (bytes < 0) {
+        wf_api_error("memory_set_cap", WEFT_EINVALID, "a cap of %lld bytes is negative",
+                     (long long)bytes);
+        return WEFT_EINVALID;
+    }
+    wf_alloc_set_cap(bytes);
+    return WEFT_OK;
+}
+
+weft_status(weft_memory_set_allocator)(const weft_allocator *a)
+{
+    if (a && (!a->allocate || !a->release)) {
+        wf_api_null("memory_set_allocator", a->allocate ? "release" : "allocate");
+        return WEFT_EINVALID;
+    }
+    if (!wf_alloc_set_source(
+            a ? &(wf_heap_source){.allocate = a->allocate, .release = a->release, .user = a->user}
+              : NULL)) {
+        wf_api_error("memory_set_allocator", WEFT_ENOMEM, "no memory for the allocator");
+        return WEFT_ENOMEM;
+    }
+    return WEFT_OK;
 }
 
 static void leak_line(FILE *out, wf_ctx *me, weft_tensor t, wf_slot *s)

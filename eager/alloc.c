@@ -13,8 +13,8 @@
  *
  * Requirements for the next editor: wf_free needs no memory; a thread's counters are written by
  * that thread alone and readers add them up; nothing is given back to the system unasked except
- * above a cap. Built with AddressSanitizer, every block is the system's own, so that the sanitizer
- * sees bounds, use after free and leaks.
+ * above a cap; a source that a program set is asked under the lock, so never twice at once. Built with AddressSanitizer, every
+ * block is the system's own, or the source's, so that the sanitizer sees bounds, use after free and leaks.
  */
 #include "eager/alloc.h"
 
@@ -22,6 +22,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <malloc.h>
+#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -169,14 +170,19 @@ static inline bool count_free(tcache *t, size_t size)
     return live < -FLUSH_BYTES;
 }
 
-/* Counts without a thread cache: no memory for one, or AddressSanitizer. */
-static void count_direct(int64_t size, int allocs)
+/* Counts without a thread cache: no memory for one, or AddressSanitizer. Under the lock. */
+static void add_direct(int64_t size, int allocs)
 {
-    lock();
     total.live += size;
     total.allocs += allocs;
     if (total.live > total.peak)
         total.peak = total.live;
+}
+
+static void count_direct(int64_t size, int allocs)
+{
+    lock();
+    add_direct(size, allocs);
     unlock();
 }
 
@@ -453,6 +459,12 @@ __attribute__((noinline)) static void *alloc_slow(size_t size)
     void *p = t && class < N_CACHED ? pop(t, class) : NULL;
     if (!p)
         p = refill(t, class);
+    if (!p && t) { /* what this thread caches may be what is missing */
+        lock();
+        flush_cache(t);
+        unlock();
+        p = refill(t, class);
+    }
     if (!p)
         return NULL;
     missed = SIZE_MAX;
@@ -478,26 +490,79 @@ __attribute__((noinline)) static void free_slow(void *p, size_t size)
         publish(t);
 }
 
-/* AddressSanitizer's way: one system block each, whose exact size it knows. */
+/* -- AddressSanitizer's way: one block each of the system or the program's source, whose exact size it knows -------- */
+
+/* A block of a source, in a tree by address, since blocks of both kinds are freed alike. */
+typedef struct sourced {
+    void *p;
+    const wf_heap_source *from;
+} sourced;
+static void *sourced_blocks;
+
+static int by_address(const void *a, const void *b)
+{
+    const uintptr_t x = (uintptr_t)((const sourced *)a)->p, y = (uintptr_t)((const sourced *)b)->p;
+    return (x > y) - (x < y);
+}
+
+/* Under the lock. */
+static void *from_source(size_t size, size_t align)
+{
+    const wf_heap_source *from = wf_heap_source_now();
+    sourced *s = malloc(sizeof *s);
+    void *p = s ? from->allocate(from->user, size, align) : NULL;
+    if (s)
+        *s = (sourced){p, from};
+    if (p && ((uintptr_t)p % align || !tsearch(s, &sourced_blocks, by_address))) {
+        from->release(from->user, p, size);
+        p = NULL;
+    }
+    if (!p)
+        free(s);
+    return p;
+}
+
 static void *alloc_direct(size_t size)
 {
     pthread_once(&once, init);
     void *p = NULL;
+    const size_t bytes = size + (size == 0),
+                 align = size >= WF_HUGE_PAGE ? WF_HUGE_PAGE : BLOCK_ALIGN;
     missed = size;
-    if (planned_failure() || size > max_direct ||
-        posix_memalign(&p, size >= WF_HUGE_PAGE ? WF_HUGE_PAGE : BLOCK_ALIGN, size + (size == 0)) !=
-            0)
+    if (planned_failure() || size > max_direct)
         return NULL;
-    missed = SIZE_MAX;
-    count_direct((int64_t)size, 1);
+    lock();
+    if (total.live <= wf_heap.reserved_cap - (int64_t)size) {
+        if (wf_heap_source_now())
+            p = from_source(bytes, align);
+        else if (posix_memalign(&p, align, bytes) != 0)
+            p = NULL;
+    }
+    if (p) {
+        missed = SIZE_MAX;
+        add_direct((int64_t)size, 1);
+    }
+    unlock();
     return p;
 }
 
 static void free_direct(void *p, size_t size)
 {
-    if (malloc_usable_size(p) != size + (size == 0))
+    const size_t bytes = size + (size == 0);
+    lock();
+    sourced **at = tfind(&(sourced){.p = p}, &sourced_blocks, by_address), *s = at ? *at : NULL;
+    add_direct(-(int64_t)size, 0);
+    if (s) {
+        tdelete(s, &sourced_blocks, by_address);
+        s->from->release(s->from->user, p, bytes);
+    }
+    unlock();
+    if (s) {
+        free(s);
+        return;
+    }
+    if (malloc_usable_size(p) != bytes)
         __builtin_trap(); /* freed with another size than it was allocated with */
-    count_direct(-(int64_t)size, 0);
     free(p);
 }
 
@@ -547,6 +612,65 @@ int64_t wf_alloc_trim(void)
     int64_t given = wf_heap_trim(0);
     unlock();
     return given;
+}
+
+/* What is cached and can be given back goes. */
+static void trim_all(void)
+{
+    tcache *t = ALLOC_ASAN ? NULL : my_cache();
+    lock();
+    if (t)
+        flush_cache(t);
+    wf_heap_trim(0);
+    unlock();
+}
+
+void wf_alloc_set_cap(int64_t bytes)
+{
+    pthread_once(&once, init);
+    lock();
+    wf_heap.reserved_cap = bytes > 0 ? bytes : INT64_MAX;
+    const bool over = wf_heap.reserved > wf_heap.reserved_cap;
+    unlock();
+    if (over)
+        trim_all();
+}
+
+int64_t wf_alloc_cap(void)
+{
+    pthread_once(&once, init);
+    lock();
+    const int64_t cap = wf_heap.reserved_cap;
+    unlock();
+    return cap == INT64_MAX ? 0 : cap;
+}
+
+bool wf_alloc_set_source(const wf_heap_source *source)
+{
+    static struct kept {
+        wf_heap_source source;
+        struct kept *next;
+    } * all; /* blocks say where they came from */
+    struct kept *k = source ? malloc(sizeof *k) : NULL;
+    if (source && !k)
+        return false;
+    trim_all();
+    lock();
+    if (k) {
+        *k = (struct kept){*source, all};
+        all = k;
+    }
+    wf_heap_set_source(k ? &k->source : NULL);
+    unlock();
+    return true;
+}
+
+bool wf_alloc_has_source(void)
+{
+    lock();
+    const bool has = wf_heap_source_now() != NULL;
+    unlock();
+    return has;
 }
 
 /* -- host-side small objects ------------------------------------------------------------------- */

@@ -3,13 +3,21 @@
  *
  * Invariants: every block is 64-byte aligned; sizes are rounded up to a size class; a freed block
  * is reused before the system is asked; blocks of 2 MiB and more are 2 MiB aligned with huge pages
- * advised; any thread may free what another allocated; every request can fail and returns NULL.
+ * advised; any thread may free what another allocated; every request can fail and returns NULL; no more than the cap is held.
  */
 #ifndef EAGER_ALLOC_H
 #define EAGER_ALLOC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* Where memory comes from in place of the system: as weft_allocator. */
+typedef struct wf_heap_source {
+    void *(*allocate)(void *user, size_t bytes, size_t alignment);
+    void (*release)(void *user, void *block, size_t bytes);
+    void *user;
+} wf_heap_source;
 
 typedef struct wf_alloc_stats {
     int64_t live_bytes;     /* requested and not freed */
@@ -28,6 +36,14 @@ void wf_free(void *p, size_t size);
 size_t wf_alloc_round(size_t size);
 /* Returns cached blocks to the system; returns the bytes given back. */
 int64_t wf_alloc_trim(void);
+/* Most bytes to hold from the system, in use or cached; 0: no limit. What is over it and cached is given back at once. */
+void wf_alloc_set_cap(int64_t bytes);
+int64_t wf_alloc_cap(void);
+/* From now on memory comes from here (a copy is kept for ever), NULL: from the system; what is cached is given back. False: no
+ * memory for the copy. */
+bool wf_alloc_set_source(const wf_heap_source *source);
+/* Does memory come from a source that was set? */
+bool wf_alloc_has_source(void);
 void wf_alloc_get_stats(wf_alloc_stats *out);
 void wf_alloc_reset_peak(void);
 /* What the thread asked wf_alloc for in vain, once: SIZE_MAX if its last slow request got memory, or this was asked

@@ -2,7 +2,7 @@
  * eager/heap.c -- best fit with splitting and coalescing.
  *
  * Descriptions of chunks live outside the chunks, so free memory is never touched: all chunks in
- * one list by address (neighbours join if they touch, also across mappings), free ones in bins by
+ * one list by address (neighbours join if they touch, also across mappings of the system), free ones in bins by
  * the largest class they can serve, live ones in a hash table by address. Bins are searched upward
  * from the request's class: every chunk of a bin fits every request of that class, so only
  * alignment can make the search look further.
@@ -21,7 +21,9 @@ typedef struct chunk {
     struct chunk *prev, *next;         /* all chunks by address */
     struct chunk *bin_prev, *bin_next; /* free chunks of one bin */
     struct chunk *hash_next;           /* live chunks of one bucket; unused descriptions */
+    const wf_heap_source *from;        /* NULL: the system */
     bool is_free;
+    bool begins; /* the first of what `from` gave at once */
 } chunk;
 
 enum {
@@ -38,7 +40,18 @@ static struct {
     chunk **buckets;
     size_t nbucket, nchunk; /* nbucket is 0 or a power of two */
     uintptr_t lowest;       /* where the next mapping is tried below */
+    const wf_heap_source *source;
 } heap;
+
+void wf_heap_set_source(const wf_heap_source *source)
+{
+    heap.source = source;
+}
+
+const wf_heap_source *wf_heap_source_now(void)
+{
+    return heap.source;
+}
 
 /* Bin of a free chunk: the largest class it can serve. */
 static unsigned bin_of(size_t size)
@@ -134,11 +147,11 @@ static bool reserve_chunks(int n)
     return true;
 }
 
-static chunk *take_chunk(uintptr_t addr, size_t size)
+static chunk *take_chunk(uintptr_t addr, size_t size, const wf_heap_source *from)
 {
     chunk *c = heap.spare;
     heap.spare = c->hash_next;
-    *c = (chunk){.addr = addr, .size = size};
+    *c = (chunk){.addr = addr, .size = size, .from = from};
     return c;
 }
 
@@ -169,22 +182,28 @@ static void link_after(chunk *at, chunk *c)
 /* Cuts c (not in a bin) at `addr`; the upper part is returned. */
 static chunk *split(chunk *c, uintptr_t addr)
 {
-    chunk *upper = take_chunk(addr, c->addr + c->size - addr);
+    chunk *upper = take_chunk(addr, c->addr + c->size - addr, c->from);
     c->size = addr - c->addr;
     link_after(c, upper);
     return upper;
+}
+
+/* Does b lie right behind a, in memory that goes back together? */
+static bool follows(const chunk *a, const chunk *b)
+{
+    return a && b && a->addr + a->size == b->addr && a->from == b->from && !b->begins;
 }
 
 /* Puts c into a bin after joining it with free neighbours; returns the joined chunk. */
 static chunk *release_chunk(chunk *c)
 {
     chunk *p = c->prev, *n = c->next;
-    if (n && n->is_free && c->addr + c->size == n->addr) {
+    if (follows(c, n) && n->is_free) {
         bin_remove(n);
         c->size += n->size;
         drop_chunk(n);
     }
-    if (p && p->is_free && p->addr + p->size == c->addr) {
+    if (follows(p, c) && p->is_free) {
         bin_remove(p);
         p->size += c->size;
         drop_chunk(c);
@@ -194,10 +213,25 @@ static chunk *release_chunk(chunk *c)
     return c;
 }
 
+/* Gives a free chunk back to the program's source, if it is all that this gave at once; returns its bytes. */
+static int64_t release_whole(chunk *c)
+{
+    const int64_t bytes = (int64_t)c->size;
+    if (!c->begins || follows(c, c->next))
+        return 0;
+    bin_remove(c);
+    c->from->release(c->from->user, (void *)c->addr, c->size);
+    drop_chunk(c);
+    wf_heap.reserved -= bytes;
+    return bytes;
+}
+
 /* Gives the huge-page-aligned inside of a free chunk back to the system; returns its bytes. Without
  * spare descriptions for the edges only a chunk that needs none goes. */
 static int64_t unmap_inside(chunk *c)
 {
+    if (c->from)
+        return release_whole(c);
     uintptr_t lo = WF_ALIGN_UP(c->addr, WF_HUGE_PAGE),
               hi = WF_ALIGN_DOWN(c->addr + c->size, WF_HUGE_PAGE);
     bool two_edges = lo > c->addr && hi < c->addr + c->size;
@@ -235,10 +269,26 @@ int64_t wf_heap_trim(int64_t keep)
     return given;
 }
 
+/* `size` bytes (a multiple of WF_HUGE_PAGE) of the program's own source; 0: there are none, or they are not aligned. */
+static uintptr_t ask_source(size_t size)
+{
+    const wf_heap_source *from = heap.source;
+    void *p = from->allocate(from->user, size, WF_HUGE_PAGE);
+    if (p && (uintptr_t)p % WF_HUGE_PAGE) {
+        from->release(from->user, p, size);
+        p = NULL;
+    }
+    wf_heap.reserved += p ? (int64_t)size : 0;
+    wf_heap.system_allocs += p != NULL;
+    return (uintptr_t)p;
+}
+
 /* Maps `size` bytes (a multiple of WF_HUGE_PAGE), aligned, below the last mapping if there is room. */
 static uintptr_t map_aligned(size_t size)
 {
     enum { PROT = PROT_READ | PROT_WRITE, FLAGS = MAP_PRIVATE | MAP_ANONYMOUS };
+    if (heap.source)
+        return ask_source(size);
     void *hint = heap.lowest > size ? (void *)(heap.lowest - size) : NULL;
     void *p = mmap(hint, size, PROT, FLAGS, -1, 0);
     if (p == MAP_FAILED)
@@ -272,9 +322,9 @@ static bool grow(size_t size)
     int64_t live = wf_heap.reserved - wf_heap.free_bytes;
     if (wf_heap.free_bytes > live && wf_heap.free_bytes > KEEP_BYTES)
         wf_heap_trim(live > KEEP_BYTES ? live : KEEP_BYTES);
-    if (wf_heap.reserved + (int64_t)size > wf_heap.reserved_cap)
+    if (wf_heap.reserved > wf_heap.reserved_cap - (int64_t)size)
         wf_heap_trim(0);
-    if (wf_heap.reserved + (int64_t)size > wf_heap.reserved_cap)
+    if (wf_heap.reserved > wf_heap.reserved_cap - (int64_t)size)
         return false;
     uintptr_t addr = map_aligned(size);
     if (!addr) {
@@ -286,7 +336,8 @@ static bool grow(size_t size)
     chunk *at = NULL;
     for (chunk *c = heap.first; c && c->addr < addr; c = c->next)
         at = c;
-    chunk *c = take_chunk(addr, size);
+    chunk *c = take_chunk(addr, size, heap.source);
+    c->begins = heap.source != NULL;
     link_after(at, c);
     release_chunk(c);
     return true;

@@ -4,13 +4,16 @@
  *
  * Invariants: chunks are multiples of 1 KiB, aligned to 1 KiB, or to 2 MiB from that size on;
  * freeing needs no memory; what is mapped or given back is a 2 MiB-aligned multiple of 2 MiB, with
- * huge pages advised.
+ * huge pages advised; what a program's own source gave goes back to it whole, and nothing else does; reserved never exceeds its cap
+ * by what is mapped after the cap was set.
  */
 #ifndef EAGER_HEAP_H
 #define EAGER_HEAP_H
 
 #include <stddef.h>
 #include <stdint.h>
+
+#include "eager/alloc.h"
 
 #define WF_KIB ((size_t)1 << 10)
 #define WF_HUGE_PAGE ((size_t)2 << 20)
@@ -22,11 +25,14 @@ typedef struct wf_heap_numbers {
     int64_t reserved;      /* mapped */
     int64_t system_allocs; /* mappings made */
     int64_t cached_cap;    /* most free bytes to keep; set at the start */
-    int64_t reserved_cap;  /* most bytes to map; set at the start */
+    int64_t reserved_cap;  /* most bytes to map */
 } wf_heap_numbers;
 
 extern wf_heap_numbers wf_heap;
 
+/* What is mapped from now on comes from here; NULL: the system. It stays where it is as long as anything of it is held. */
+void wf_heap_set_source(const wf_heap_source *source);
+const wf_heap_source *wf_heap_source_now(void);
 /* size: a class size of 1 KiB granularity. NULL when the system or the cap refuses. */
 void *wf_heap_alloc(size_t size);
 void wf_heap_free(void *p);

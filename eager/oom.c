@@ -11,7 +11,6 @@
 
 #include "eager/alloc.h"
 #include "eager/device.h"
-#include "eager/env.h"
 #include "eager/report.h"
 #include "weft/core.h"
 
@@ -27,7 +26,11 @@ const char *weft_oom_report(void)
 static const char *remedy(const weft_memory_stats *m, int64_t wanted, int64_t cap)
 {
     if (cap > 0 && m->live_bytes + wanted > cap) {
-        return "raise WEFT_ALLOC_CAP, or hold less";
+        return "raise WEFT_ALLOC_CAP or weft_memory_set_cap, or hold less";
+    }
+    if (wf_alloc_has_source()) {
+        return "the allocator that the program set gave none (weft_memory_set_allocator): let it "
+               "give more, or hold less";
     }
     if (m->reserved_bytes - m->live_bytes >= wanted) {
         return "enough is cached, but in pieces: make the large tensors first, or "
@@ -43,9 +46,10 @@ void wf_oom_report(size_t n, char *hint, size_t size)
     weft_memory_stats m;
     wf_holder top[TOP];
     wf_report r = wf_report_new(WF_TEXT_HOST_REPORT);
-    int64_t wanted = n > INT64_MAX ? INT64_MAX : (int64_t)n, cap = wf_env()->WEFT_ALLOC_CAP;
+    int64_t wanted = n > INT64_MAX ? INT64_MAX : (int64_t)n;
     int64_t page = sysconf(_SC_PAGESIZE), unused = sysconf(_SC_AVPHYS_PAGES) * page;
     weft_memory_get_stats(&m);
+    const int64_t cap = m.cap_bytes;
     const char *what = remedy(&m, wanted, cap);
     wf_report_put(&r, "out of memory on cpu\n");
     wf_report_put(&r, "requested            %s\n", wf_size_text(wanted));

@@ -194,11 +194,35 @@ typedef struct weft_memory_stats {
     int64_t kept_tensors;       /* of those, kept */
     int64_t allocations;        /* storage allocations so far */
     int64_t system_allocations; /* of those, the ones that asked the system */
+    int64_t cap_bytes;          /* most reserved_bytes there may be; 0: no limit */
 } weft_memory_stats;
 WEFT_API void weft_memory_get_stats(weft_memory_stats *out);
 WEFT_API void weft_memory_reset_peak(void);
 /* Gives cached memory back to the system; returns the bytes given back. */
 WEFT_API int64_t weft_memory_trim(void);
+/* Most bytes of host memory to hold, in use or cached, from now on; 0: no limit (the start: WEFT_ALLOC_CAP). A request that would
+ * take more gives back what is cached first; if that is not enough it is WEFT_ENOMEM (weft_oom_report), and nothing else has
+ * happened. Memory comes in pieces of 2 MiB and more. A cap below what is in use takes nothing away: nothing more is had until
+ * tensors have gone. WEFT_EINVALID below 0. Any thread, at any time. For GPUs: weft_cuda_set_cap. */
+WEFT_API weft_status weft_memory_set_cap(int64_t bytes);
+
+/* Where host memory of tensors comes from in place of the system, and goes back to: pieces of 2 MiB and more, which weft cuts, caches
+ * and gives back whole (in a build with AddressSanitizer: each block by itself, from 1 byte on).
+ *  - allocate: `bytes` at a multiple of `alignment`, a power of two of 64 to 2 MiB, which are weft's until their release;
+ *    contents do not matter. NULL: there are none, and the request fails as if the system had refused: after what is cached was
+ *    given back it is asked again, then WEFT_ENOMEM. A block at another address than asked for is released, and counts as NULL.
+ *  - release: a block that allocate gave, with its bytes, exactly once; when cached memory is given back (weft_memory_trim, a cap,
+ *    weft_shutdown), not at the program's end.
+ * Both are called on whichever thread makes or frees tensors, never two of them at once, and must not call weft. Pieces that are
+ * held when another allocator is set stay, and go back to the one that gave them: its functions and `user` live until then. */
+typedef struct weft_allocator {
+    void *(*allocate)(void *user, size_t bytes, size_t alignment);
+    void (*release)(void *user, void *block, size_t bytes);
+    void *user;
+} weft_allocator;
+/* From now on; any thread, at any time, best before the first tensor. NULL: the system again. The struct is copied. What is cached
+ * is given back first. WEFT_EINVALID without one of the functions. */
+WEFT_API weft_status weft_memory_set_allocator(const weft_allocator *allocator);
 /* Writes one line per kept tensor still alive: shape, dtype, bytes, name, file:line; returns how many.
  * out may be NULL (count only). */
 WEFT_API int64_t weft_leak_report(FILE *out);

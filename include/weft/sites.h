@@ -22,6 +22,8 @@
 #define weft_dtype_of(...) WEFT_Z_(weft_dtype, (weft_dtype_of)(__VA_ARGS__))
 #define weft_set_num_threads(...) WEFT_F_((weft_set_num_threads)(__VA_ARGS__))
 #define weft_set_default_device(...) WEFT_F_((weft_set_default_device)(__VA_ARGS__))
+#define weft_memory_set_cap(...) WEFT_F_((weft_memory_set_cap)(__VA_ARGS__))
+#define weft_memory_set_allocator(...) WEFT_F_((weft_memory_set_allocator)(__VA_ARGS__))
 #define weft_device_from_name(...) WEFT_F_((weft_device_from_name)(__VA_ARGS__))
 #endif
 
