@@ -1,5 +1,6 @@
 /*
- * tests/grad/test_gradcheck.c -- every differentiable row against central differences, twice.
+ * tests/grad/test_gradcheck.c -- every differentiable row against central differences, twice; in f32, f16 and bf16 against f64 of
+ * the same inputs.
  *
  * Elementwise rows are generated from ops.def: contiguous, transposed and broadcast operands, first and
  * second order, and the JVP identity <u, J v> = <J' u, v>. The other rows are listed by hand, and a
@@ -142,6 +143,131 @@ static void check_jvp(const char *name, weft_check_fn fn, void *user, weft_tenso
     weft_scope_end(sc);
 }
 
+/* -- narrower types against f64 of the same inputs ------------------------------------------------------------------
+ * A gradient differs from the one in f64 by roundings, each of at most u of what is rounded, or a few u inside of a row of f32. What
+ * is rounded is a term of the gradient (their magnitudes: |J| |cotangent|), or a value that the gradient is made from, which
+ * moves it by its derivative (|H| |x|). */
+
+enum {
+    MOST = 64,
+    ROOM = 4,
+    UNITS = 8 /* a row of f32 is right to four places, and sums add one for each term */
+};
+
+static bool gradients(const weft_tensor *y, const weft_tensor *in, int n,
+                      const weft_tensor *cotangent, bool create, weft_tensor *g)
+{
+    return weft_grad_of(.outputs = y, .n_outputs = 1, .inputs = in, .n_inputs = n, .grads = g,
+                        .grad_outputs = cotangent, .retain_graph = true, .create_graph = create,
+                        .allow_unused = true) == WEFT_OK;
+}
+
+/* Elements as doubles; zeros of what is not there. */
+static void read(weft_tensor t, double v[MOST])
+{
+    memset(v, 0, MOST * sizeof *v);
+    if (weft_ok(t)) {
+        cr_assert_eq(weft_to_array(t, v, weft_numel(t), WEFT_F64), WEFT_OK, "%s",
+                     weft_last_error());
+    }
+}
+
+/* size[i][e]: of what is rounded for element e of gradient i. y, in, g: of f64, with the history of g. */
+static void sizes(weft_tensor y, const weft_tensor *in, int n, const double *cotangent,
+                  const weft_tensor *g, double size[ROOM][MOST])
+{
+    double v[MOST], x[ROOM][MOST];
+    weft_tensor d[ROOM], one, flat = weft_reshape(y, weft_shape(weft_numel(y)));
+    for (int i = 0; i < n; i++) {
+        read(g[i], size[i]);
+        read(in[i], x[i]);
+        for (int e = 0; e < MOST; e++) {
+            size[i][e] = fabs(size[i][e]);
+        }
+    }
+    for (int64_t k = 0; k < weft_numel(flat); k++) {
+        one = weft_select(flat, 0, k);
+        cr_assert(gradients(&one, in, n, NULL, false, d), "%s", weft_last_error());
+        for (int i = 0; i < n; i++) {
+            read(d[i], v);
+            for (int e = 0; e < MOST; e++) {
+                size[i][e] += fabs(v[e] * cotangent[k]);
+            }
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        for (int64_t e = 0; weft_ok(g[i]) && weft_requires_grad(g[i]) && e < weft_numel(g[i]);
+             e++) {
+            one = weft_select(weft_reshape(g[i], weft_shape(weft_numel(g[i]))), 0, e);
+            cr_assert(gradients(&one, in, n, NULL, false, d), "%s", weft_last_error());
+            for (int j = 0; j < n; j++) {
+                read(d[j], v);
+                for (int k = 0; k < MOST; k++) {
+                    size[i][e] += fabs(v[k] * x[j][k]);
+                }
+            }
+        }
+    }
+}
+
+static void check_type(const char *name, weft_check_fn fn, void *user, const weft_tensor *given,
+                       int n, weft_dtype dtype, double u)
+{
+    weft_scope sc = weft_scope_begin();
+    weft_tensor in[2][ROOM], y[2], g[2][ROOM], cotangent[2];
+    double c[MOST], size[ROOM][MOST], got[MOST], want[MOST];
+    int64_t rows = 0, most = 1;
+    for (int wide = 0; wide < 2; wide++) {
+        for (int i = 0; i < n; i++) {
+            in[wide][i] =
+                weft_detach(weft_cast(wide ? in[0][i] : given[i], wide ? WEFT_F64 : dtype));
+            weft_requires_grad_(in[wide][i], true);
+            most = weft_numel(in[wide][i]) > most ? weft_numel(in[wide][i]) : most;
+        }
+        const int64_t before = weft_tape_nodes();
+        cr_assert_eq(fn(user, in[wide], n, &y[wide], 1), WEFT_OK, "%s %s: %s", name,
+                     weft_dtype_name(dtype), weft_last_error());
+        rows = weft_tape_nodes() - before;
+        const int64_t count = weft_numel(y[wide]);
+        cr_assert(count <= MOST && most <= MOST, "%s", name);
+        for (int64_t k = 0; k < count; k++) {
+            c[k] = (k % 2 ? -1 : 1) * (k % 3 ? 0.5 : 1);
+        }
+        cotangent[wide] =
+            weft_cast(weft_from_data(c, weft_shape_of(y[wide]), WEFT_F64), weft_dtype_of(y[wide]));
+        if (!weft_requires_grad(y[wide])) {
+            weft_scope_end(sc);
+            return; /* its derivative is 0 */
+        }
+        cr_assert(gradients(&y[wide], in[wide], n, &cotangent[wide], wide, g[wide]), "%s: %s", name,
+                  weft_last_error());
+    }
+    sizes(y[1], in[1], n, c, g[1], size);
+    /* a row is rounded once forwards, its gradients twice: by the row that makes each, and where several add up */
+    const double roundings = 3.0 * (double)rows * (dtype == WEFT_F32 ? (double)(UNITS + most) : 1);
+    for (int i = 0; i < n; i++) {
+        read(g[0][i], got);
+        read(g[1][i], want);
+        cr_expect(!weft_ok(g[0][i]) || weft_dtype_of(g[0][i]) == dtype, "%s: type of gradient %d",
+                  name, i);
+        for (int64_t e = 0; e < weft_numel(in[0][i]); e++) {
+            cr_expect(fabs(got[e] - want[e]) <= roundings * u * size[i][e],
+                      "%s in %s: gradient %d [%d] is %.9g, in f64 %.9g, %g of %g", name,
+                      weft_dtype_name(dtype), i, (int)e, got[e], want[e], fabs(got[e] - want[e]),
+                      roundings * u * size[i][e]);
+        }
+    }
+    weft_scope_end(sc);
+}
+
+static void check_types(const char *name, weft_check_fn fn, void *user, const weft_tensor *in,
+                        int n)
+{
+    check_type(name, fn, user, in, n, WEFT_F32, 0x1p-24);
+    check_type(name, fn, user, in, n, WEFT_F16, 0x1p-11);
+    check_type(name, fn, user, in, n, WEFT_BF16, 0x1p-8);
+}
+
 typedef struct call {
     int op, nsrc;
     bool transpose;
@@ -192,6 +318,7 @@ static void check_row(int op, int nsrc)
         cr_expect(st == WEFT_OK, "%s second order, layout %d: %s %s", wf_rows[op].name, layout, why,
                   weft_last_error());
         check_jvp(wf_rows[op].name, run_row, &k, in, nsrc);
+        check_types(wf_rows[op].name, run_row, &k, in, nsrc);
         weft_scope_end(sc);
         if (st != WEFT_OK) {
             weft_clear_error();
@@ -249,6 +376,7 @@ static void check(const char *name, int op, body f, int n, const weft_shape *sha
                             .report = why, .report_size = sizeof why, .atol = 1e-4);
     cr_expect(st == WEFT_OK, "%s second order: %s %s", name, why, weft_last_error());
     check_jvp(name, run_body, &f, in, n);
+    check_types(name, run_body, &f, in, n);
     weft_clear_error();
     weft_scope_end(sc);
 }
@@ -322,7 +450,8 @@ BODY(f_sdpa_causal, weft_scaled_dot_product_attention(in[0], in[1], in[2], .caus
 static weft_tensor with_zeros(weft_tensor x)
 {
     static const double keep[12] = {1, 0, 1, 1, 0, 1, 0, 1, 1, 1, 1, 1};
-    return weft_mul(x, weft_from_data(keep, weft_shape(3, 4), WEFT_F64));
+    return weft_mul(x,
+                    weft_cast(weft_from_data(keep, weft_shape(3, 4), WEFT_F64), weft_dtype_of(x)));
 }
 BODY(f_prod_zeros, weft_prod(with_zeros(in[0]), .axes = weft_axes(1)))
 BODY(f_cumprod_zeros, weft_cumprod(with_zeros(in[0]), 1))
@@ -376,7 +505,7 @@ static weft_status f_nll(const weft_tensor *in, weft_tensor *out)
 
 static weft_status f_concat(const weft_tensor *in, weft_tensor *out)
 {
-    weft_tensor all[3] = {in[0], weft_ones(weft_shape(1, 3), WEFT_F64), in[1]};
+    weft_tensor all[3] = {in[0], weft_ones(weft_shape(1, 3), weft_dtype_of(in[0])), in[1]};
     out[0] = SQ(weft_concat(all, 3, 0));
     return WEFT_OK;
 }
@@ -439,14 +568,16 @@ static weft_status f_max_pool(const weft_tensor *in, weft_tensor *out)
 }
 static weft_status f_batch_norm(const weft_tensor *in, weft_tensor *out)
 {
-    weft_tensor m = weft_zeros(weft_shape(2), WEFT_F64), v = weft_ones(weft_shape(2), WEFT_F64);
+    const weft_dtype type = weft_dtype_of(in[0]);
+    weft_tensor m = weft_zeros(weft_shape(2), type), v = weft_ones(weft_shape(2), type);
     out[0] = weft_batch_norm(in[0], .running_mean = m, .running_var = v, .weight = in[1],
                              .bias = in[2], .training = true);
     return WEFT_OK;
 }
 static weft_status f_batch_norm_eval(const weft_tensor *in, weft_tensor *out)
 {
-    weft_tensor m = weft_zeros(weft_shape(2), WEFT_F64), v = weft_ones(weft_shape(2), WEFT_F64);
+    const weft_dtype type = weft_dtype_of(in[0]);
+    weft_tensor m = weft_zeros(weft_shape(2), type), v = weft_ones(weft_shape(2), type);
     out[0] = SQ(weft_batch_norm(in[0], .running_mean = m, .running_var = v, .weight = in[1],
                                 .bias = in[2]));
     return WEFT_OK;
@@ -583,7 +714,7 @@ Test(gradcheck, other_rows)
     CHECK(CONV2D, t_conv, -1, 1, S(1, 2, 3, 4), S(2, 3, 2, 2));
     CHECK(MAX_POOL2D, t_max_pool, -1, 1, S(1, 2, 4, 4));
     CHECK(MAX_POOL2D, f_max_pool_wide, -1, 1, S(1, 2, 4, 4));
-    CHECK(SDPA, t_sdpa, -1, 1, S(2, 2, 3), S(2, 4, 2), S(2, 1, 3));
+    CHECK(SDPA, t_sdpa, -1, 1, S(2, 2, 3), S(2, 4, 2), S(1, 4, 3));
     CHECK(SDPA, f_sdpa_mask, -1, 1, S(2, 3, 2), S(2, 4, 2), S(2, 4, 3));
     CHECK(UPDATE, f_update, 0.2, 1, S(2, 3), S(2, 2));
     /* reached through the second derivatives of their forward rows */
