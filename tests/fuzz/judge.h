@@ -6,9 +6,11 @@
 
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "tests/fuzz/arguments.h"
+#include "tests/support/effort.h"
 
 static int64_t failures, successes;
 static bool any_name; /* calls that are made of others: a message may name one of those */
@@ -101,19 +103,28 @@ static void run(uint64_t seed, const calls *c)
     check_baseline("after the calls", &before);
 }
 
-/* Runs of seeds 1 to n, beside a thread whose tensors are not ours. */
-static void run_seeds(int n, const calls *c)
+/* Runs of seeds 1 to n, beside a thread whose tensors are not ours. WEFT_FUZZ_CALLS: how many calls in their place, at least, and
+ * WEFT_FUZZ_SEED the first seed. Returns how many times n those were: 1 or more. */
+static double run_seeds(int n, const calls *c)
 {
+    const uint64_t asked = effort_option("WEFT_FUZZ_CALLS", (uint64_t)n * (uint64_t)c->n),
+                   first = effort_option("WEFT_FUZZ_SEED", 1),
+                   runs = (asked + (uint64_t)c->n - 1) / (uint64_t)c->n;
     pthread_t other;
     pthread_barrier_init(&made, NULL, 2);
     pthread_barrier_init(&done, NULL, 2);
     cr_assert_eq(pthread_create(&other, NULL, neighbour, NULL), 0);
     pthread_barrier_wait(&made);
-    for (int seed = 1; seed <= n; seed++) {
-        run((uint64_t)seed, c);
+    for (uint64_t k = 0; k < runs; k++) {
+        run(first + k, c);
     }
     pthread_barrier_wait(&done);
     pthread_join(other, NULL);
+    printf("%llu random calls and what goes with them: %lld failed as they should, %lld did not\n",
+           (unsigned long long)runs * (unsigned long long)c->n, (long long)failures,
+           (long long)successes);
+    fflush(stdout);
+    return (double)runs / n;
 }
 
 #endif
