@@ -16,7 +16,7 @@
 #include "eager/borrow.h"
 #include "eager/device.h"
 #include "jit/call_impl.h"
-#include "jit/mix.h"
+#include "jit/ir/mix.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 

@@ -16,7 +16,7 @@
 #include "eager/device.h"
 #include "jit/device_rows.h"
 #include "jit/key.h"
-#include "jit/mix.h"
+#include "jit/ir/mix.h"
 #include "jit/plan.h"
 
 enum { TABLE = 512, WAYS = 4, MOST_SRC = 7, CALLS = 512, CALL_WORDS = 48 };

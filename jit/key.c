@@ -3,29 +3,24 @@
  */
 #include <string.h>
 
+#include "jit/ir/mix.h"
 #include "jit/key.h"
 #include "jit/plan.h"
 
 enum { WORDS = 3 }; /* of an instruction, before `next` and `loc` */
 _Static_assert(offsetof(wf_ins, next) == WORDS * sizeof(uint64_t), "identity comes first");
 
-static inline uint64_t mix(uint64_t h, uint64_t v)
-{
-    h = (h ^ v) * UINT64_C(0x9E3779B97F4A7C15);
-    return h ^ h >> 32;
-}
-
 static uint64_t hash_attr(uint64_t h, wf_op op, const wf_attr *a)
 {
-    h = mix(h, (uint64_t)a->dtype | (uint64_t)a->flags << 8 | (uint64_t)a->n_ints << 16 |
-                   (uint64_t)a->n_dyn << 24 | (uint64_t)a->n_flt << 32 |
-                   (uint64_t)wf_plan_key_flt(op, a) << 40);
+    h = wf_mix(h, (uint64_t)a->dtype | (uint64_t)a->flags << 8 | (uint64_t)a->n_ints << 16 |
+                      (uint64_t)a->n_dyn << 24 | (uint64_t)a->n_flt << 32 |
+                      (uint64_t)wf_plan_key_flt(op, a) << 40);
     for (int i = 0; i < a->n_ints; i++) {
-        h = mix(h, (uint64_t)a->ints[i]);
+        h = wf_mix(h, (uint64_t)a->ints[i]);
     }
     for (int i = 0; i < a->n_dyn; i++) {
         if (wf_plan_is_key(op, a->n_dyn, i)) {
-            h = mix(h, (uint64_t)a->dyn[i]);
+            h = wf_mix(h, (uint64_t)a->dyn[i]);
         }
     }
     return h;
@@ -33,22 +28,22 @@ static uint64_t hash_attr(uint64_t h, wf_op op, const wf_attr *a)
 
 static uint64_t hash_type(uint64_t h, const wf_type *t)
 {
-    h = mix(h, (uint64_t)t->dtype | (uint64_t)t->rank << 8);
+    h = wf_mix(h, (uint64_t)t->dtype | (uint64_t)t->rank << 8);
     for (int i = 0; i < t->rank; i++) {
-        h = mix(h, (uint64_t)t->dims[i]);
+        h = wf_mix(h, (uint64_t)t->dims[i]);
     }
     return h;
 }
 
 uint64_t wf_key_hash(const wf_fn *f, const int32_t *writes)
 {
-    uint64_t h = mix(f->n, (uint64_t)f->noutputs << 32 | f->ntypes);
+    uint64_t h = wf_mix(f->n, (uint64_t)f->noutputs << 32 | f->ntypes);
     for (uint32_t k = 0; k < f->n; k++) {
         uint64_t w[WORDS];
         memcpy(w, &f->ins[k], sizeof w);
         /* two multiplications an instruction: the words are mixed before */
-        h = mix(h, w[0] ^ (w[1] << 29 | w[1] >> 35));
-        h = mix(h, w[2]);
+        h = wf_mix(h, w[0] ^ (w[1] << 29 | w[1] >> 35));
+        h = wf_mix(h, w[2]);
         if (f->ins[k].op > WF_OP_RESULT && f->ins[k].attr) {
             h = hash_attr(h, (wf_op)f->ins[k].op, &f->attrs[f->ins[k].attr]);
         }
@@ -57,10 +52,10 @@ uint64_t wf_key_hash(const wf_fn *f, const int32_t *writes)
         h = hash_type(h, &f->types[i]);
     }
     for (uint32_t i = 0; i < f->nlists; i++) {
-        h = mix(h, f->lists[i]);
+        h = wf_mix(h, f->lists[i]);
     }
     for (uint32_t k = 0; k < f->noutputs; k++) {
-        h = mix(h, (uint64_t)f->outputs[k] << 32 | (uint32_t)writes[k]);
+        h = wf_mix(h, (uint64_t)f->outputs[k] << 32 | (uint32_t)writes[k]);
     }
     return h;
 }

@@ -11,7 +11,7 @@
 #include "eager/draw.h"
 #include "eager/exec.h"
 #include "jit/passes/again.h"
-#include "jit/mix.h"
+#include "jit/ir/mix.h"
 #include "jit/plan_lower.h"
 
 /* -- which values need memory ------------------------------------------------------------------------ */

@@ -9,6 +9,7 @@
 #include "eager/alloc.h"
 #include "eager/cuda/timeline.h"
 #include "eager/env.h"
+#include "jit/ir/mix.h"
 #include "weft/core.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
@@ -58,8 +59,7 @@ static unsigned hash(const void *key, size_t size)
     for (size_t i = 0; i < size; i += sizeof h) {
         uint64_t word;
         memcpy(&word, (const char *)key + i, sizeof word);
-        h = (h ^ word) * UINT64_C(0x9E3779B97F4A7C15);
-        h ^= h >> 32;
+        h = wf_mix(h, word);
     }
     return (unsigned)(h % WF_CUDA_PLAN_BUCKETS);
 }

@@ -132,7 +132,8 @@ typedef struct weft_pool2d_args {
 WEFT_API weft_tensor weft_max_pool2d(const weft_pool2d_args *args);
 WEFT_API weft_tensor weft_avg_pool2d(const weft_pool2d_args *args);
 /* Means of x[n, c, h, w] over windows that make the result [n, c, size[0], size[1]]: window i of H goes from floor(i h / H)
- * to ceil((i + 1) h / H). One number stands for both axes. As PyTorch. */
+ * to ceil((i + 1) h / H). One number stands for both axes. As PyTorch: no images, no channels or a size of 0 give a result without
+ * elements; planes without a pixel have no mean (WEFT_ESHAPE). */
 WEFT_API weft_tensor weft_adaptive_avg_pool2d(weft_tensor x, weft_shape size);
 
 /* x[n, c, ..] at other extents, one to three of them, as PyTorch's interpolate. Element i of an axis of n that becomes one of

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "jit/gpu/impl.h"
-#include "jit/mix.h"
+#include "jit/ir/mix.h"
 
 enum { SETS = 256, WAYS = 2, KEY = 56, LINE = 128 };
 

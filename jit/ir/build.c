@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "jit/ir/mix.h"
+
 enum {
     MAX_STEPS = 64, /* rules end by themselves (fold.def); this is the belt to the braces */
     FEW_SRC = 8
@@ -125,12 +127,6 @@ wf_val wf_build_scalar(wf_build *b, int kind, uint64_t bits, wf_val origin)
 
 /* -- merging ------------------------------------------------------------------------------------------- */
 
-static uint64_t mix(uint64_t h, uint64_t v)
-{
-    h = (h ^ v) * UINT64_C(0x9E3779B97F4A7C15);
-    return h ^ (h >> 32);
-}
-
 typedef struct key {
     wf_op op;
     int nsrc;
@@ -142,13 +138,13 @@ typedef struct key {
 
 static uint32_t hash_of(const wf_build *b, const key *k)
 {
-    uint64_t h = mix((uint64_t)k->op << 32 | (uint64_t)k->nsrc << 24 | k->attr->flags,
-                     (uint64_t)k->type << 32 | k->slots);
+    uint64_t h = wf_mix((uint64_t)k->op << 32 | (uint64_t)k->nsrc << 24 | k->attr->flags,
+                        (uint64_t)k->type << 32 | k->slots);
     for (int i = 0; i < k->nsrc; i++) {
-        h = mix(h, k->src[i]);
+        h = wf_mix(h, k->src[i]);
     }
     for (int i = 0; i < k->attr->n_ints; i++) {
-        h = mix(h, (uint64_t)k->attr->ints[i]);
+        h = wf_mix(h, (uint64_t)k->attr->ints[i]);
     }
     return (uint32_t)(h >> 20) & b->mask;
 }
@@ -180,7 +176,7 @@ static bool may(wf_build *b, const char *what)
 
 wf_val wf_build_const(wf_build *b, int kind, uint64_t bits)
 {
-    uint32_t h = (uint32_t)(mix(mix(WF_OP_CONST, (uint64_t)kind), bits) >> 20) & b->mask;
+    uint32_t h = (uint32_t)(wf_mix(wf_mix(WF_OP_CONST, (uint64_t)kind), bits) >> 20) & b->mask;
     for (wf_val v = b->head[h]; v; v = wf_fn_at(b->f, v)->next) {
         const wf_ins *i = wf_fn_at(b->f, v);
         if (i->op == WF_OP_CONST && b->f->slot_kind[i->attr] == kind &&

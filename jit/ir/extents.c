@@ -378,10 +378,11 @@ void wf_points_around(const wf_range *range, int n, wf_points *p)
 /* by * (t - t0) * (u - u0), of counts t of symbol i and u of j, which are t0 and u0 at the base. */
 static bool add_around(wf_poly *p, int64_t by, int i, int64_t t0, int j, int64_t u0)
 {
-    int64_t x, y, z;
+    int64_t x, y, z, less_x, less_y;
     return !__builtin_mul_overflow(by, t0, &x) && !__builtin_mul_overflow(by, u0, &y) &&
-           !__builtin_mul_overflow(x, u0, &z) && wf_poly_add(p, by, i, j) &&
-           wf_poly_add(p, -y, i, WF_NO_SYMBOL) && wf_poly_add(p, -x, j, WF_NO_SYMBOL) &&
+           !__builtin_mul_overflow(x, u0, &z) && !__builtin_sub_overflow(0, x, &less_x) &&
+           !__builtin_sub_overflow(0, y, &less_y) && wf_poly_add(p, by, i, j) &&
+           wf_poly_add(p, less_y, i, WF_NO_SYMBOL) && wf_poly_add(p, less_x, j, WF_NO_SYMBOL) &&
            wf_poly_add(p, z, WF_NO_SYMBOL, WF_NO_SYMBOL);
 }
 
@@ -411,8 +412,8 @@ static bool fit(const wf_fn *f, const wf_points *at, const int64_t *x, wf_poly *
         const int64_t own = way[k] * (first[k] - second / 2);
         int64_t less;
         if (second % 2 != 0 || !add_around(p, second / 2, k, t0[k], k, t0[k]) ||
-            __builtin_mul_overflow(own, t0[k], &less) || !wf_poly_add(p, own, k, WF_NO_SYMBOL) ||
-            !wf_poly_add(p, -less, WF_NO_SYMBOL, WF_NO_SYMBOL)) {
+            __builtin_mul_overflow(-own, t0[k], &less) || !wf_poly_add(p, own, k, WF_NO_SYMBOL) ||
+            !wf_poly_add(p, less, WF_NO_SYMBOL, WF_NO_SYMBOL)) {
             return false;
         }
         for (int i = 0; i < k; i++) {

@@ -197,8 +197,9 @@ struct wf_fn {
     char (*symbols)[32];
     uint32_t nsymbols;
     wf_range range[WF_MAX_SYMBOLS]; /* of symbol k */
-    wf_polys *polys;                /* extents of several symbols; NULL: there is no symbol */
-    wf_val *inputs;                 /* INPUT instructions in argument order */
+    /* Extents of several symbols; NULL: there is no symbol. Inference appends what it meets, of a const function, too. */
+    wf_polys *polys;
+    wf_val *inputs; /* INPUT instructions in argument order */
     uint32_t ninputs, capinputs;
     uint64_t *slots;    /* bit patterns the scalar slots had when recorded: wf_slot_f64 reads one */
     uint8_t *slot_kind; /* WF_SCALAR_* of eager/tensor.h: 0 bool, 1 integer, 2 float */

@@ -1,8 +1,8 @@
 /*
- * jit/mix.h -- hashes of words, for tables of this process: not of what is kept on disk, and not against anybody's malice.
+ * jit/ir/mix.h -- hashes of words, for tables of this process: not of what is kept on disk, and not against anybody's malice.
  */
-#ifndef JIT_MIX_H
-#define JIT_MIX_H
+#ifndef JIT_IR_MIX_H
+#define JIT_IR_MIX_H
 
 #include <stdint.h>
 

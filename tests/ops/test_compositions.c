@@ -248,6 +248,20 @@ Test(compositions, adaptive_pooling)
     t = weft_adaptive_avg_pool2d(weft_from_data(x, S(1, 1, 1, 4), WEFT_F32), S(1, 3));
     cr_assert_eq(weft_to_array(t, y, 3, WEFT_F32), WEFT_OK); /* [0, 2), [1, 3), [2, 4) */
     cr_assert(isinf(y[0]) && isinf(y[1]) && y[2] == 3.5f, "%g %g %g", y[0], y[1], y[2]);
+    static const int64_t none[][4] = {{0, 2, 3, 4}, {0, 2, 4, 4}, {2, 0, 3, 4}, {2, 0, 4, 4}};
+    for (int k = 0; k < COUNT(none); k++) { /* no images, no channels */
+        const int64_t *n = none[k];
+        for (int64_t size = 0; size < 4; size++) {
+            check_type("nothing to pool",
+                       weft_adaptive_avg_pool2d(weft_ones(S(n[0], n[1], n[2], n[3]), WEFT_F32),
+                                                S(size, 2)),
+                       WEFT_F32, S(n[0], n[1], size, 2));
+        }
+    }
+    t = weft_adaptive_avg_pool2d(weft_ones(S(1, 2, 0, 4), WEFT_F32), S(1, 1));
+    cr_assert_eq(weft_error_status(t), WEFT_ESHAPE);
+    cr_assert(strstr(weft_error_text(t), "0 x 4 elements cannot become 1 x 1"), "%s",
+              weft_error_text(t));
     check_type("no windows", weft_adaptive_avg_pool2d(weft_ones(S(1, 2, 3, 3), WEFT_F32), S(0, 2)),
                WEFT_F32, S(1, 2, 0, 2));
     weft_scope_end(sc);
