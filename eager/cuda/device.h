@@ -71,6 +71,7 @@ struct wf_cuda_device {
     uint32_t generation;             /* grows when it is closed */
     wf_cache *cache;                 /* memory.c */
     int64_t cap;                     /* of the cache, 0: none */
+    wf_heap_source source;           /* gives segments in place of the driver; zeros: none */
     bool graph_pool[WF_CUDA_GRAPHS]; /* in use by a graph that lives */
     int graph_live[WF_CUDA_GRAPHS];  /* blocks of the pool that live */
     struct wf_cuda_stages *stages;   /* stage.c */

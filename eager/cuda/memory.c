@@ -230,6 +230,35 @@ int wf_cuda_set_cap(int ordinal, int64_t cap, wf_why *why)
                     : wf_fail(why, WEFT_ENOMEM, "no host memory for the books of cuda:%d", ordinal);
 }
 
+int wf_cuda_set_source(int ordinal, const wf_heap_source *source, wf_why *why)
+{
+    wf_cuda_device *d = wf_cuda_enter(ordinal, why);
+    if (!d) {
+        return wf_cuda_code(why);
+    }
+    pthread_mutex_lock(&d->lock);
+    wf_cache_stats s = {0};
+    if (d->cache) {
+        wf_cache_trim(d->cache, -1);
+        wf_cache_get_stats(d->cache, &s);
+    }
+    if (s.reserved_bytes == 0) { /* the books are made anew, on what is below them now */
+        const bool had = d->cache != NULL;
+        wf_cache_delete(d->cache);
+        d->source = source ? *source : (wf_heap_source){0};
+        d->cache = had ? wf_cuda_cache_new(d) : NULL;
+        if (d->cache) {
+            wf_cache_set_cap(d->cache, d->cap);
+        }
+    }
+    pthread_mutex_unlock(&d->lock);
+    return s.reserved_bytes == 0
+               ? 0
+               : wf_fail(why, WEFT_EINVALID,
+                         "cuda:%d holds memory: its allocator is set before the first tensor there",
+                         ordinal);
+}
+
 /* Lock held. s's next work comes behind everything that must be over before it reads or writes b. */
 static int order_behind(block *b, wf_cuda_stream *s, bool write, wf_why *why)
 {

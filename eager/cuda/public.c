@@ -461,6 +461,20 @@ weft_status(weft_cuda_set_cap)(weft_device device, int64_t bytes)
     return result("cuda_set_cap", ordinal < 0 || wf_cuda_set_cap(ordinal, bytes, &why), &why);
 }
 
+weft_status(weft_cuda_set_allocator)(weft_device device, const weft_allocator *a)
+{
+    wf_why why = {0};
+    int ordinal = ordinal_of(device, &why);
+    if (ordinal >= 0 && a && (!a->allocate || !a->release)) {
+        ordinal = -1;
+        wf_fail(&why, WEFT_EINVALID, "%s is NULL", a->allocate ? "release" : "allocate");
+    }
+    const wf_heap_source source = {a ? a->allocate : NULL, a ? a->release : NULL,
+                                   a ? a->user : NULL};
+    return result("cuda_set_allocator",
+                  ordinal < 0 || wf_cuda_set_source(ordinal, a ? &source : NULL, &why), &why);
+}
+
 int64_t weft_cuda_empty_cache(weft_device device)
 {
     wf_why why = {0};

@@ -20,6 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "eager/alloc.h"
 #include "eager/report.h"
 #include "jit/ir/op.h"
 
@@ -89,6 +90,8 @@ void wf_cuda_get_memory(int ordinal, wf_cuda_memory *out);
 void wf_cuda_reset_peak(int ordinal);
 /* Most bytes to hold from the driver; 0: no limit. Cached memory beyond it is given back. */
 int wf_cuda_set_cap(int ordinal, int64_t cap, wf_why *why);
+/* The device's memory comes from here (a copy is kept), NULL: from the driver. WEFT_EINVALID while any is held. */
+int wf_cuda_set_source(int ordinal, const wf_heap_source *source, wf_why *why);
 /* Gives cached memory back; waits for the device. Returns the bytes. */
 int64_t wf_cuda_trim(int ordinal);
 

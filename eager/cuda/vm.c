@@ -154,22 +154,40 @@ static int do_map(void *self, uint64_t address, uint64_t size, uint64_t granule)
     return noted(d, r);
 }
 
+/* A segment of the program's own source. */
+static int ask_source(wf_cuda_device *d, uint64_t size, uint64_t *address)
+{
+    enum { ALIGNMENT = 512 };
+    void *p = d->source.allocate(d->source.user, size, ALIGNMENT);
+    if (p && (uintptr_t)p % ALIGNMENT) {
+        d->source.release(d->source.user, p, size);
+        p = NULL;
+    }
+    *address = (uint64_t)(uintptr_t)p;
+    return p ? CU_OK : CU_OUT_OF_MEMORY;
+}
+
 static int do_segment(void *self, uint64_t size, uint64_t *address)
 {
     WF_CUDA_COUNT(driver_allocs, 1);
     int64_t start = wf_prof_start();
     wf_cuda_device *d = enter(self);
-    cu_result r = wf_cu->memory_alloc(address, size);
+    cu_result r = d->source.allocate ? (cu_result)ask_source(d, size, address)
+                                     : wf_cu->memory_alloc(address, size);
     tell(start, "driver memory: allocate", size);
     return noted(d, r);
 }
 
 static void do_segment_free(void *self, uint64_t address, uint64_t size)
 {
-    enter(self);
+    wf_cuda_device *d = enter(self);
     WF_CUDA_COUNT(driver_frees, 1);
     int64_t start = wf_prof_start();
-    wf_cu->memory_free(address);
+    if (d->source.allocate) {
+        d->source.release(d->source.user, (void *)(uintptr_t)address, size);
+    } else {
+        wf_cu->memory_free(address);
+    }
     tell(start, "driver memory: free", size);
 }
 
@@ -237,8 +255,10 @@ wf_cache *wf_cuda_cache_new(wf_cuda_device *d)
     cu_memory_props props = props_of(d);
     rules.single = wf_env()->WEFT_CUDA_MEMCHECK != 0;
     enter(d);
-    if (d->info.expandable && wf_env()->WEFT_CUDA_EXPANDABLE && !rules.single &&
-        wf_cu->vm_granularity(&granule, &props, 0) == CU_OK && granule && 8 * MIB % granule == 0) {
+    d->maps = false;
+    if (d->info.expandable && !d->source.allocate && wf_env()->WEFT_CUDA_EXPANDABLE &&
+        !rules.single && wf_cu->vm_granularity(&granule, &props, 0) == CU_OK && granule &&
+        8 * MIB % granule == 0) {
         d->info.expandable = maps_memory(d, granule);
         below.reserve = d->info.expandable ? do_reserve : NULL;
         d->maps = d->info.expandable;

@@ -109,6 +109,11 @@ WEFT_API weft_status weft_cuda_get_memory(weft_device device, weft_cuda_memory *
 WEFT_API weft_status weft_cuda_reset_peak(weft_device device);
 /* Most bytes to hold; 0: no limit. A request beyond it is WEFT_ENOMEM. */
 WEFT_API weft_status weft_cuda_set_cap(weft_device device, int64_t bytes);
+/* Where memory of the GPU comes from in place of the driver, as weft_memory_set_allocator does it for the host: whole segments of 2 MiB
+ * and more at multiples of 512 bytes, which kernels and copies of this process reach (cuMemAlloc's, another library's pool);
+ * asked for with the GPU's context current, given back after waiting for the GPU, never twice at once for one GPU. Set before the
+ * first memory there; NULL: the driver. WEFT_EINVALID where memory is held, or without one of the functions. */
+WEFT_API weft_status weft_cuda_set_allocator(weft_device device, const weft_allocator *allocator);
 /* Gives cached memory back to the driver and returns how much, -1 on error. Waits for the device. */
 WEFT_API int64_t weft_cuda_empty_cache(weft_device device);
 /* Writes one line per piece of memory held: stream, address, bytes, and free, live or hole. */
@@ -165,6 +170,7 @@ WEFT_API bool weft_is_pinned(weft_tensor t);
 #define weft_cuda_get_info(...) WEFT_S_((weft_cuda_get_info)(__VA_ARGS__))
 #define weft_cuda_get_memory(...) WEFT_S_((weft_cuda_get_memory)(__VA_ARGS__))
 #define weft_cuda_set_cap(...) WEFT_S_((weft_cuda_set_cap)(__VA_ARGS__))
+#define weft_cuda_set_allocator(...) WEFT_S_((weft_cuda_set_allocator)(__VA_ARGS__))
 #define weft_cuda_snapshot(...) WEFT_S_((weft_cuda_snapshot)(__VA_ARGS__))
 #define weft_pinned(...) WEFT_T_((weft_pinned)(__VA_ARGS__))
 #define weft_to_async(...) WEFT_T_((weft_to_async)(__VA_ARGS__))

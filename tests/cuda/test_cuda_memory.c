@@ -2,6 +2,7 @@
  * tests/cuda/test_cuda_memory.c -- the caching allocator on the fake driver: pools, caps, reports, failures.
  */
 #include "tests/cuda/cuda_support.h"
+#include "weft/cuda.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -96,6 +97,81 @@ Test(cuda_memory, the_report_of_memory_that_is_not_there)
     cr_assert_null(wf_cuda_alloc(0, SIZE_MAX, &why));
     cr_assert_eq(why.code, WEFT_ENOMEM);
     close_fake();
+}
+
+/* Of the fake device, whose addresses are checked: a pool of the program's own. */
+typedef struct own {
+    int64_t given, released, held;
+    bool none, crooked;
+} own;
+
+static void *own_allocate(void *user, size_t bytes, size_t alignment)
+{
+    own *o = user;
+    cu_address p = 0;
+    cr_assert_eq(alignment, 512);
+    if (o->none || wf_cu->memory_alloc(&p, bytes) != CU_OK) {
+        return NULL;
+    }
+    o->given++;
+    o->held += (int64_t)bytes;
+    return (void *)(uintptr_t)(p + (o->crooked ? 8 : 0));
+}
+
+static void own_release(void *user, void *p, size_t bytes)
+{
+    own *o = user;
+    o->released++;
+    o->held -= (int64_t)bytes;
+    wf_cu->memory_free((cu_address)(uintptr_t)p - (o->crooked ? 8 : 0));
+}
+
+Test(cuda_memory, segments_of_the_programs_own)
+{
+    for (int vm = 0; vm < 2; vm++) {
+        gpu = fake_cuda(FAKE_LATE, 1);
+        gpu->vm(vm);
+        own o = {0};
+        const weft_allocator a = {own_allocate, own_release, &o}, half = {own_allocate, NULL, &o};
+        const weft_device d = WEFT_CUDA(0);
+        OK(wf_cuda_open(0, &why));
+        OK(weft_cuda_set_cap(d, 64 << 20));
+        cr_assert_eq(weft_cuda_set_allocator(d, &half), WEFT_EINVALID);
+        cr_assert_eq(weft_cuda_set_allocator(WEFT_CPU, &a), WEFT_EINVALID);
+        OK(weft_cuda_set_allocator(d, &a));
+        wf_cuda_block *b[8];
+        const int64_t tried = gpu->calls("cuMemCreate");
+        for (int i = 0; i < 8; i++) {
+            b[i] = block(100000 * (size_t)(i * i + 1));
+            OK(run_fill(b[i], 100, i));
+        }
+        cr_assert_eq(gpu->calls("cuMemCreate"), tried);
+        cr_assert(o.given > 0 && o.held == (int64_t)gpu->bytes(0));
+        cr_assert_eq(weft_cuda_set_allocator(d, NULL), WEFT_EINVALID);
+        cr_assert(strstr(weft_last_error(), "cuda:0 holds memory"), "%s", weft_last_error());
+        cr_assert_null(wf_cuda_alloc(0, 64 << 20, &why), "the cap is still there");
+        const int64_t given = o.given;
+        o.none = true;
+        cr_assert_null(wf_cuda_alloc(0, 30 << 20, &why));
+        cr_assert_eq(why.code, WEFT_ENOMEM);
+        o.none = false;
+        cr_assert_eq(o.given, given);
+        for (int i = 0; i < 8; i++) {
+            wf_cuda_free(b[i]);
+        }
+        wf_cuda_trim(0);
+        cr_assert(o.given == o.released && o.held == 0);
+        o.crooked = true;
+        cr_assert_null(wf_cuda_alloc(0, MIB, &why));
+        cr_assert(o.given > given && o.given == o.released && o.held == 0);
+        OK(weft_cuda_set_allocator(d, NULL));
+        wf_cuda_free(block(MIB));
+        cr_assert_eq(o.given, o.released);
+        wf_cuda_module_free(fake_module);
+        fake_module = NULL;
+        OK(wf_cuda_close(0, &why));
+        memset(&wf_cuda_count_of, 0, sizeof wf_cuda_count_of);
+    }
 }
 
 Test(cuda_memory, a_block_used_by_another_stream_is_reused_behind_it)
