@@ -259,10 +259,12 @@ void wf_copy(const wf_view *dst, const wf_view *src)
     job j = {.w = &w, .k = wf_kernels_now(), .to = dst->dtype, .from = src->dtype};
     const bool move = j.to == j.from || (j.from == WEFT_BOOL && wf_dtype_size(j.to) == 1) ||
                       (j.to != WEFT_BOOL && wf_dtype_size(j.to) == 1 && wf_dtype_size(j.from) == 1);
-    int64_t n = 1;
-    for (int i = 0; i < w.rank; i++)
+    int64_t n = 1, read = 1;
+    for (int i = 0; i < w.rank; i++) {
         n *= w.dims[i];
-    j.stream = n * (w.op[0].esize + w.op[1].esize) >= STREAM_FROM && dst->data != src->data;
+        read *= w.op[1].strides[i] ? w.dims[i] : 1;
+    }
+    j.stream = n * w.op[0].esize + read * w.op[1].esize >= STREAM_FROM && dst->data != src->data;
     if (move) {
         if (dst->data == src->data && w.flat)
             return;
