@@ -31,8 +31,8 @@ typedef struct scan_job {
     const wf_view *dst;
     const wf_red_kernels *k; /* of f64 or i64 */
     wf_scan_kernels run;
-    bool product, floats;
-    bool direct, past; /* f32 as it lies in memory; its results past the caches */
+    bool product, floats, sums_i64; /* the last: of i64 to i64 */
+    bool direct, past;              /* f32 as it lies in memory; its results past the caches */
     int axis;
     int64_t n, inner, outer; /* of the contiguous result: [outer][n][inner] */
     int64_t tiles;           /* of inner; 0: units are lines */
@@ -88,14 +88,16 @@ static uint64_t plus(const scan_job *j, uint64_t a, uint64_t b)
 
 /* -- integers: the order does not matter, and [3] is the running value of all since the block began ---------- */
 
-static void span_ints(uint64_t *v, int64_t n, uint64_t *s, unsigned add, bool product)
+/* x may be v. */
+static inline void span_ints(uint64_t *v, const uint64_t *x, int64_t n, uint64_t *s, unsigned add,
+                             bool product)
 {
     uint64_t above = product, run = add & 8 ? s[3] : product;
     for (int l = 4; add >> l; l++) {
         above = add >> l & 1 ? join(product, above, s[l]) : above;
     }
     for (int64_t i = 0; i < n; i++) {
-        run = join(product, run, v[i]);
+        run = join(product, run, x[i]);
         v[i] = join(product, above, run);
     }
     s[3] = run;
@@ -119,11 +121,11 @@ static void rows_ints(uint64_t *v, int64_t n, uint64_t *s, unsigned add, wf_red 
 
 static void span_sum(void *v, int64_t n, void *s, unsigned add)
 {
-    span_ints(v, n, s, add, false);
+    span_ints(v, v, n, s, add, false);
 }
 static void span_prod(void *v, int64_t n, void *s, unsigned add)
 {
-    span_ints(v, n, s, add, true);
+    span_ints(v, v, n, s, add, true);
 }
 static void rows_sum(void *v, int64_t n, void *s, unsigned add)
 {
@@ -188,7 +190,13 @@ static void line_block(const scan_job *j, int64_t line, int64_t b, buffer *v, ui
     for (int l = 4; add >> l; l++) {
         s[l] = state[l * COLS];
     }
-    for (int64_t r = b * BLOCK; r < end; r += SCAN_TILE) {
+    int64_t r = b * BLOCK;
+    if (j->sums_i64 && step == 1 && j->inner == 1 && !j->totals) { /* from memory to memory */
+        span_ints((uint64_t *)(void *)to(j, line * j->n + r),
+                  (const uint64_t *)(const void *)from(j, at + r), end - r, s, add, false);
+        r = end;
+    }
+    for (; r < end; r += SCAN_TILE) {
         const int64_t m = end - r < SCAN_TILE ? end - r : SCAN_TILE;
         j->k->load(v->line, from(j, at + r * step), j->x->dtype, step, m);
         j->run.span(v->line, m, s, add | (r % BLOCK ? 8 : 0));
@@ -373,6 +381,7 @@ WF_EXEC_DECL(scan)
         j.direct = j.run.rows_f32 && x->dtype == WEFT_F32 && j.dst->dtype == WEFT_F32;
         j.past = j.n * j.outer * j.inner * (int64_t)sizeof(float) > WF_STREAM_BYTES;
     }
+    j.sums_i64 = !j.product && x->dtype == WEFT_I64 && j.dst->dtype == WEFT_I64;
     const int64_t units = j.outer * (j.tiles ? j.tiles : j.inner), columns = columns_of(&j, 0);
     const bool cut = units < wf_num_threads() && j.n >= 4 * BLOCK && j.n * columns >= 2 * SCAN_TASK;
     if (!cut) {

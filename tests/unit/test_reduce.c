@@ -627,16 +627,16 @@ Test(reduce, long_scans)
         int64_t rows, n, cols;
     } shapes[] = {{1, 5000, 1},  {1, 64 * 4096 + 4161, 1}, {2, 65537, 1}, {1, 4096, 5},
                   {1, 22000, 3}, {1, 16384, 300},          {3, 130, 70},  {1, 4700, 24}};
-    static const int types[] = {WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_I32};
+    static const int types[] = {WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_I32, WEFT_I64};
     const int threads = wf_num_threads();
     int trial = 0;
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
         const int64_t dims[3] = {shapes[s].rows, shapes[s].n, shapes[s].cols};
         const int64_t every = 1 + shapes[s].n * shapes[s].cols / 400;
-        for (int t = 0; t < 4 * 2; t++, trial++) { /* each type on one thread and on three */
+        for (int t = 0; t < 5 * 2; t++, trial++) { /* each type on one thread and on three */
             set_machine(trial * 5 + trial / 8);
-            wf_set_num_threads(1 + t / 4 * 2);
-            operand x = make_operand(types[t % 4], 3, dims, trial % NLAYOUT);
+            wf_set_num_threads(1 + t / 5 * 2);
+            operand x = make_operand(types[t % 5], 3, dims, trial % NLAYOUT);
             fill_operand(&x, 0);
             check_scan(WF_OP_CUMSUM, &x.v, 1, every);
             check_scan(WF_OP_CUMPROD, &x.v, 1, every);
