@@ -248,6 +248,30 @@ Test(values, unique)
     weft_scope_end(sc);
 }
 
+/* As many values as go side by side, fewer and more, in sequences of every length up to 17. */
+static void check_searches(int64_t n, int64_t m)
+{
+    double s[17], v[17], got[17];
+    for (int64_t i = 0; i < n; i++) {
+        s[i] = (double)(i / 2 * 2);
+    }
+    for (int64_t i = 0; i < m; i++) {
+        v[i] = (double)((i * 7 + n) % 20 - 1);
+    }
+    weft_tensor sorted = weft_from_data(s, weft_shape(n), WEFT_F64);
+    weft_tensor values = weft_from_data(v, weft_shape(m), WEFT_F64);
+    for (int right = 0; right < 2; right++) {
+        weft_to_array(weft_searchsorted(sorted, values, right), got, m, WEFT_F64);
+        for (int64_t i = 0; i < m; i++) {
+            int64_t want = 0;
+            while (want < n && (right ? s[want] <= v[i] : s[want] < v[i])) {
+                want++;
+            }
+            cr_assert_eq(got[i], (double)want, "%g among %d", v[i], (int)n);
+        }
+    }
+}
+
 Test(values, searchsorted)
 {
     static const double s[] = {-3, 0, 0, 2, 5, NAN}, v[] = {-4, -3, 0, 1, 5, 9, NAN, INFINITY};
@@ -266,6 +290,10 @@ Test(values, searchsorted)
     IS(weft_searchsorted(weft_zeros(weft_shape(0), WEFT_F32), values, false), weft_shape(2, 4), 0,
        0, 0, 0, 0, 0, 0, 0);
     check_error("rank 2", weft_searchsorted(values, sorted, false), WEFT_ESHAPE, "rank 2, not 1");
+    for (int64_t n = 1; n <= 17; n++) {
+        check_searches(n, 1 + n % 9);
+        check_searches(n, 17);
+    }
     weft_scope_end(sc);
 }
 
