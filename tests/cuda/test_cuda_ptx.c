@@ -5,6 +5,8 @@
  * Instructions and faults are texts of this file, and need no NVRTC. The suites are the programs beside this one, run again
  * with libptx-nvrtc.so as their NVRTC and with memory of its own for each block, so that every access is held to what its
  * operand has; script/gpu-check runs more of them. Where there is no NVRTC they are skipped.
+ *
+ * ctest: timeout=900 cost=20
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -471,10 +473,22 @@ static void run_suite(const char *program, const char *filter, const char *setti
 }
 
 #define SHARE (UNDER_ASAN ? "WEFT_TEST_EFFORT=10" : "WEFT_TEST_EFFORT=50")
+#define NOT_SANITIZED()                                                                            \
+    do {                                                                                           \
+        if (UNDER_ASAN)                                                                            \
+            cr_skip_test("the interpreter, watched, takes minutes");                               \
+    } while (0)
 
 Test(cuda_ptx, elementwise_rows)
 {
     run_suite("test_cuda_ops", "*", SHARE, UNDER_ASAN ? 10 : 60);
+}
+
+/* Without max.NaN, without griddepcontrol. */
+Test(cuda_ptx, older_devices)
+{
+    run_suite("test_cuda_ops", "*", "WEFT_TEST_EFFORT=10 FAKE_CUDA_ARCH=75", 10);
+    run_suite("test_cuda_ops", "*", "WEFT_TEST_EFFORT=10 WEFT_TEST_TURN=5 FAKE_CUDA_ARCH=80", 10);
 }
 
 Test(cuda_ptx, functions)
@@ -485,6 +499,7 @@ Test(cuda_ptx, functions)
 
 Test(cuda_ptx, programs)
 {
+    NOT_SANITIZED();
     run_suite("test_cuda_programs",
               "cuda_programs/@(short_columns|columns_in_words|long_odd_rows|flat_draws|many_sums*)",
               SHARE, 20);
@@ -492,6 +507,7 @@ Test(cuda_ptx, programs)
 
 Test(cuda_ptx, rows)
 {
+    NOT_SANITIZED();
     run_suite("test_cuda_rows", "cuda_rows/@(products|pooling|bad_indices*|attention_without_keys)",
               SHARE, 20);
 }
