@@ -592,7 +592,8 @@ Test(cuda_programs, columns_in_words)
     }
 }
 
-/* Short columns, a thread each: sums, and a softmax along them, whose kept values are a column a thread. */
+/* Short columns, a thread each, enough for the device that it is: sums, and a softmax along them, whose kept values are a column a
+ * thread. */
 Test(cuda_programs, short_columns)
 {
     NEED_FIBERS();
@@ -602,7 +603,8 @@ Test(cuda_programs, short_columns)
         for (int z = 0; z < 10; z++)
             for (int softmax = 0; softmax < (d < 2) + 1; softmax++) {
                 static wf_program p;
-                const int64_t dims[2] = {z % 2 ? 1025 : 1500, lengths[z]};
+                const int64_t least = 256 * wf_gpu_processors(0);
+                const int64_t dims[2] = {least + (z % 2 ? 1 : 476), lengths[z]};
                 operands o;
                 wf_program_init(&p);
                 (softmax ? program_softmax : program_everything_reduced)(&p, types[d]);
