@@ -108,16 +108,6 @@ void wf_interp_free(wf_interp *m)
 
 /* -- scalars ---------------------------------------------------------------------------------------------- */
 
-uint64_t wf_in_get(const wf_array *a, int64_t i)
-{
-    return wf_kir_peek(a->data, wf_kir_storage(a->type.dtype), i);
-}
-
-void wf_in_put(wf_array *a, int64_t i, uint64_t v)
-{
-    wf_kir_poke(a->data, wf_kir_storage(a->type.dtype), i, v);
-}
-
 uint64_t wf_in_cast(wf_interp *m, int from, int to, uint64_t v)
 {
     if (from == to) {
@@ -127,19 +117,11 @@ uint64_t wf_in_cast(wf_interp *m, int from, int to, uint64_t v)
     return run_program(program(m, &key), &v);
 }
 
-uint64_t wf_in_num(int dtype, double v)
+uint64_t wf_in_num(wf_interp *m, int dtype, double v)
 {
-    uint64_t bits = 0;
-    float f = (float)v;
-    if (dtype == WEFT_F32) {
-        memcpy(&bits, &f, sizeof f);
-    } else if (dtype == WEFT_F64) {
-        memcpy(&bits, &v, sizeof v);
-    } else {
-        const int64_t i = (int64_t)v;
-        memcpy(&bits, &i, sizeof i);
-    }
-    return bits;
+    uint64_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    return wf_in_cast(m, WEFT_F64, dtype, bits);
 }
 
 uint64_t wf_in_row(wf_interp *m, wf_op op, int compute, uint64_t a, uint64_t b, uint64_t c)
@@ -227,8 +209,8 @@ static void map_elements(wf_in_call *k, wf_op op, int which, int compute)
 
 static void elementwise(wf_in_call *k)
 {
-    int first = wf_rows[k->op].kind == WF_KIND_CHOOSE ? 1 : 0;
-    map_elements(k, k->op, 0, wf_dtype_compute(k->src[first].type.dtype));
+    const wf_array *first = &k->src[wf_rows[k->op].kind == WF_KIND_CHOOSE ? 1 : 0];
+    map_elements(k, k->op, 0, wf_dtype_compute(first->type.dtype));
 }
 
 static void vjp(wf_in_call *k)
@@ -316,16 +298,16 @@ static wf_in_fn *const of_op[WF_OP_COUNT] = {
     [WF_OP_BATCH_NORM] = wf_in_norm, [WF_OP_BATCH_NORM_BWD] = wf_in_norm_bwd,
     [WF_OP_CROSS_ENTROPY] = wf_in_cross_entropy, [WF_OP_CROSS_ENTROPY_BWD] = wf_in_cross_entropy,
     [WF_OP_COPY] = view, [WF_OP_CAST] = view,
-    [WF_OP_CONCAT] = wf_in_concat, [WF_OP_PAD] = wf_in_pad,
-    [WF_OP_PAD_MODE] = wf_in_pad_mode, [WF_OP_PAD_MODE_BWD] = wf_in_pad_mode_bwd,
-    [WF_OP_ROLL] = wf_in_roll, [WF_OP_TRIL] = wf_in_triangle, [WF_OP_TRIU] = wf_in_triangle,
-    [WF_OP_SLICE_GRAD] = wf_in_slice_grad, [WF_OP_STRIDED_GRAD] = wf_in_strided_grad,
-    [WF_OP_UPDATE] = wf_in_update,
-    [WF_OP_TAKE_ALONG] = wf_in_index, [WF_OP_INDEX_SELECT] = wf_in_index,
+    [WF_OP_CONCAT] = wf_in_concat, [WF_OP_PAD] = wf_in_gather, [WF_OP_ROLL] = wf_in_gather,
+    [WF_OP_PAD_MODE] = wf_in_gather, [WF_OP_PAD_MODE_BWD] = wf_in_pad_mode_bwd,
+    [WF_OP_TRIL] = wf_in_gather, [WF_OP_TRIU] = wf_in_gather,
+    [WF_OP_SLICE_GRAD] = wf_in_write, [WF_OP_UPDATE] = wf_in_write,
+    [WF_OP_STRIDED_GRAD] = wf_in_strided_grad,
+    [WF_OP_TAKE_ALONG] = wf_in_gather, [WF_OP_INDEX_SELECT] = wf_in_gather,
     [WF_OP_SCATTER_ADD] = wf_in_add_rows, [WF_OP_INDEX_ADD] = wf_in_add_rows,
     [WF_OP_ONE_HOT] = wf_in_one_hot, [WF_OP_SORT] = wf_in_sort, [WF_OP_TOPK] = wf_in_sort,
-    [WF_OP_MAX_POOL2D] = wf_in_max_pool,
-    [WF_OP_AVG_POOL2D] = wf_in_avg_pool, [WF_OP_AVG_POOL2D_BWD] = wf_in_avg_pool_bwd,
+    [WF_OP_MAX_POOL2D] = wf_in_pool,
+    [WF_OP_AVG_POOL2D] = wf_in_pool, [WF_OP_AVG_POOL2D_BWD] = wf_in_avg_pool_bwd,
     [WF_OP_FULL] = wf_in_create, [WF_OP_ARANGE] = wf_in_create,
     [WF_OP_LINSPACE] = wf_in_create, [WF_OP_EYE] = wf_in_create,
     [WF_OP_VJP] = vjp,
@@ -342,18 +324,6 @@ static wf_in_fn *row_of(wf_op op)
                                       : primitive;
 }
 
-/* Of the largest operand or result. */
-static int64_t most_elements(const wf_in_call *k, int ndst)
-{
-    int64_t most = 0;
-    for (int i = 0; i < k->nsrc + ndst; i++) {
-        const wf_array *a = i < k->nsrc ? &k->src[i] : &k->dst[i - k->nsrc];
-        const int64_t n = a->data ? wf_type_numel(&a->type) : 0;
-        most = n > most ? n : most;
-    }
-    return most;
-}
-
 int wf_interp_row(wf_interp *m, wf_op op, const wf_attr *attr, int nsrc, const wf_array *src,
                   int ndst, wf_array *dst, wf_why *why)
 {
@@ -364,9 +334,14 @@ int wf_interp_row(wf_interp *m, wf_op op, const wf_attr *attr, int nsrc, const w
     m->failed = false;
     m->why = why;
     if (run != elementwise && run != vjp && run != view && run != primitive) {
-        const size_t room = (size_t)most_elements(&k, ndst) + 1;
+        int64_t most = 0;
+        for (int i = 0; i < nsrc + ndst; i++) {
+            const wf_array *a = i < nsrc ? &src[i] : &dst[i - nsrc];
+            const int64_t n = a->data ? wf_type_numel(&a->type) : 0;
+            most = n > most ? n : most;
+        }
         for (int i = 0; i < WF_IN_LINES; i++) {
-            k.line[i] = calloc(room, sizeof *k.line[i]);
+            k.line[i] = calloc((size_t)most + 1, sizeof *k.line[i]);
             m->failed |= !k.line[i];
         }
     }
@@ -383,13 +358,6 @@ int wf_interp_row(wf_interp *m, wf_op op, const wf_attr *attr, int nsrc, const w
 
 /* -- a function -------------------------------------------------------------------------------------------------- */
 
-/* A scalar slot as an element of the type the elementwise row computes in. */
-static uint64_t slot_element(wf_interp *m, int kind, uint64_t bits, int dtype)
-{
-    static const uint8_t own[3] = {WEFT_BOOL, WEFT_I64, WEFT_F64};
-    return wf_in_cast(m, own[kind], dtype, kind == 0 ? bits != 0 : bits);
-}
-
 static uint64_t slot_bits(const wf_fn *f, wf_val v, const wf_fn *now)
 {
     const wf_ins *i = wf_fn_at(f, v);
@@ -402,6 +370,7 @@ static uint64_t slot_bits(const wf_fn *f, wf_val v, const wf_fn *now)
 static void settle_scalars(wf_interp *m, const wf_fn *f, const wf_fn *now, const wf_ins *i,
                            wf_array *src, uint64_t *room)
 {
+    static const uint8_t own[3] = {WEFT_BOOL, WEFT_I64, WEFT_F64};
     const wf_val *val = wf_ins_src(f, i);
     int first = wf_rows[i->op].kind == WF_KIND_CHOOSE ? 1 : 0, compute = 0;
     for (int s = first; s < i->nsrc; s++) {
@@ -412,7 +381,8 @@ static void settle_scalars(wf_interp *m, const wf_fn *f, const wf_fn *now, const
     for (int s = first; s < i->nsrc && compute; s++) {
         const wf_ins *w = wf_fn_at(f, val[s]);
         if (wf_op_is_weak(w->op)) {
-            room[s] = slot_element(m, f->slot_kind[w->attr], slot_bits(f, val[s], now), compute);
+            const uint64_t bits = slot_bits(f, val[s], now), kind = f->slot_kind[w->attr];
+            room[s] = wf_in_cast(m, own[kind], compute, kind == 0 ? bits != 0 : bits);
             src[s] = (wf_array){.type = {.dtype = (uint8_t)compute}, .data = &room[s]};
         }
     }
@@ -442,9 +412,8 @@ static int run_ins(wf_interp *m, const wf_fn *f, const wf_fn *now, uint32_t k, w
     }
     wf_array *dst = &v[k + 1];
     if (i->op == WF_OP_INPUT) {
-        size_t bytes = (size_t)wf_type_bytes(&dst->type);
-        if (bytes) {
-            memcpy(dst->data, inputs[i->attr], bytes);
+        if (wf_type_numel(&dst->type)) {
+            memcpy(dst->data, inputs[i->attr], (size_t)wf_type_bytes(&dst->type));
         }
         return 0;
     }
@@ -474,16 +443,12 @@ int wf_interp_run(wf_interp *m, const wf_fn *f, const wf_fn *now, const void *co
         rc = run_ins(m, f, now, k, v, src, inputs, why);
     }
     for (uint32_t k = 0; k < f->noutputs; k++) {
-        out[k] = NULL;
-    }
-    for (uint32_t k = 0; k < f->noutputs && !rc; k++) {
-        wf_array copy;
-        const wf_array *from = &v[f->outputs[k]];
-        rc = make_array(&copy, &from->type, why);
-        if (!rc) {
+        const wf_array *from = v ? &v[f->outputs[k]] : NULL;
+        wf_array copy = {.data = NULL};
+        if (!rc && !(rc = make_array(&copy, &from->type, why))) {
             memcpy(copy.data, from->data, (size_t)wf_type_bytes(&from->type));
-            out[k] = copy.data;
         }
+        out[k] = copy.data;
     }
     for (uint32_t k = 0; rc && k < f->noutputs; k++) {
         free(out[k]);

@@ -37,12 +37,18 @@ typedef struct wf_in_call {
 typedef void wf_in_fn(wf_in_call *k);
 
 /* -- scalars -------------------------------------------------------------------------------------- */
-uint64_t wf_in_get(const wf_array *a, int64_t i);
-void wf_in_put(wf_array *a, int64_t i, uint64_t v);
+static inline uint64_t wf_in_get(const wf_array *a, int64_t i)
+{
+    return wf_kir_peek(a->data, wf_kir_storage(a->type.dtype), i);
+}
+static inline void wf_in_put(wf_array *a, int64_t i, uint64_t v)
+{
+    wf_kir_poke(a->data, wf_kir_storage(a->type.dtype), i, v);
+}
 /* The scalar in another element type, rounded once. */
 uint64_t wf_in_cast(wf_interp *m, int from, int to, uint64_t v);
-/* A number as a scalar of f32, f64 or i64. */
-uint64_t wf_in_num(int dtype, double v);
+/* The same of a number. */
+uint64_t wf_in_num(wf_interp *m, int dtype, double v);
 /* An elementwise row on scalars of one compute type (predicates and comparisons give bool). */
 uint64_t wf_in_row(wf_interp *m, wf_op op, int compute, uint64_t a, uint64_t b, uint64_t c);
 /* Element i of a converted to dtype. */
@@ -67,9 +73,7 @@ int64_t wf_in_offset(int64_t i, int rank, const int64_t *dims, const int64_t *st
 /* -- rows ------------------------------------------------------------------------------------------ */
 wf_in_fn wf_in_reduce, wf_in_argreduce, wf_in_scan, wf_in_softmax, wf_in_norm, wf_in_norm_bwd,
     wf_in_cross_entropy;
-wf_in_fn wf_in_concat, wf_in_pad, wf_in_pad_mode, wf_in_pad_mode_bwd, wf_in_roll, wf_in_triangle,
-    wf_in_slice_grad, wf_in_strided_grad, wf_in_update;
-wf_in_fn wf_in_index, wf_in_one_hot, wf_in_add_rows, wf_in_sort;
-wf_in_fn wf_in_max_pool, wf_in_avg_pool, wf_in_avg_pool_bwd, wf_in_create;
+wf_in_fn wf_in_concat, wf_in_gather, wf_in_write, wf_in_pad_mode_bwd, wf_in_strided_grad,
+    wf_in_one_hot, wf_in_add_rows, wf_in_sort, wf_in_pool, wf_in_avg_pool_bwd, wf_in_create;
 
 #endif

@@ -5,8 +5,6 @@
  * Additions into shared places happen in row-major order of what is added, in the compute type, with
  * one rounding at the end.
  */
-#include <string.h>
-
 #include "jit/ir/interp_int.h"
 
 static int64_t numel(const wf_array *a)
@@ -35,19 +33,6 @@ static int64_t flat_of(const wf_type *t, const int64_t *index)
 
 /* -- movement ------------------------------------------------------------------------------------------ */
 
-/* Each element of the result is the one of the operand that `from` says of its index, which it may change; of -1: `otherwise`. */
-static void gather(wf_in_call *k, int64_t (*from)(wf_in_call *k, int64_t *index),
-                   uint64_t otherwise)
-{
-    wf_array *y = &k->dst[0];
-    int64_t index[WF_MAX_RANK];
-    for (int64_t i = 0; i < numel(y); i++) {
-        index_of(&y->type, i, index);
-        const int64_t at = from(k, index);
-        wf_in_put(y, i, at < 0 ? otherwise : wf_in_get(&k->src[0], at));
-    }
-}
-
 void wf_in_concat(wf_in_call *k)
 {
     int axis = (int)k->attr->ints[0];
@@ -74,12 +59,6 @@ static int64_t unpadded(wf_in_call *k, int64_t *index)
     return inside ? flat_of(x, index) : -1;
 }
 
-void wf_in_pad(wf_in_call *k)
-{
-    const uint64_t value = wf_in_num(WEFT_F64, k->attr->flt[0]);
-    gather(k, unpadded, wf_in_cast(k->m, WEFT_F64, k->dst[0].type.dtype, value));
-}
-
 /* Which element of an axis of n stands at `at`, counted from the first that is not padding. */
 static int64_t reflected(const wf_in_call *k, int64_t at, int64_t n)
 {
@@ -95,11 +74,6 @@ static int64_t from_mode(wf_in_call *k, int64_t *index)
     return flat_of(x, index);
 }
 
-void wf_in_pad_mode(wf_in_call *k)
-{
-    gather(k, from_mode, 0);
-}
-
 static int64_t unrolled(wf_in_call *k, int64_t *index)
 {
     const wf_type *x = &k->src[0].type;
@@ -110,11 +84,6 @@ static int64_t unrolled(wf_in_call *k, int64_t *index)
     return flat_of(x, index);
 }
 
-void wf_in_roll(wf_in_call *k)
-{
-    gather(k, unrolled, 0);
-}
-
 static int64_t in_triangle(wf_in_call *k, int64_t *index)
 {
     const wf_type *x = &k->src[0].type;
@@ -123,38 +92,28 @@ static int64_t in_triangle(wf_in_call *k, int64_t *index)
     return keep ? flat_of(x, index) : -1;
 }
 
-void wf_in_triangle(wf_in_call *k)
+/* slice_grad: src[0] into a slice of zeros; update: src[1] into a view of src[0]. Of two writes to one place the last stays. */
+void wf_in_write(wf_in_call *k)
 {
-    gather(k, in_triangle, 0);
-}
-
-void wf_in_slice_grad(wf_in_call *k)
-{
-    const wf_array *g = &k->src[0];
+    const bool update = k->op == WF_OP_UPDATE;
+    const wf_array *values = &k->src[update ? 1 : 0];
+    const wf_type *t = &values->type;
     wf_array *y = &k->dst[0];
-    int axis = (int)k->attr->ints[0];
+    const int64_t *dyn = k->attr->dyn;
     int64_t index[WF_MAX_RANK];
     for (int64_t i = 0; i < numel(y); i++) {
-        wf_in_put(y, i, 0);
+        wf_in_put(y, i, update ? wf_in_get(&k->src[0], i) : 0);
     }
-    for (int64_t i = 0; i < numel(g); i++) {
-        index_of(&g->type, i, index);
-        index[axis] = k->attr->dyn[0] + index[axis] * k->attr->dyn[2];
-        wf_in_put(y, flat_of(&y->type, index), wf_in_get(g, i));
-    }
-}
-
-void wf_in_update(wf_in_call *k)
-{
-    const wf_type *t = &k->src[1].type;
-    const int64_t *dyn = k->attr->dyn;
-    for (int64_t i = 0; i < numel(&k->dst[0]); i++) {
-        wf_in_put(&k->dst[0], i, wf_in_get(&k->src[0], i));
-    }
-    for (int64_t i = 0; i < numel(&k->src[1]);
-         i++) { /* of two writes to one place the last stays */
-        int64_t at = dyn[2 * t->rank] + wf_in_offset(i, t->rank, t->dims, dyn + t->rank);
-        wf_in_put(&k->dst[0], at, wf_in_get(&k->src[1], i));
+    for (int64_t i = 0; i < numel(values); i++) {
+        int64_t at;
+        if (update) {
+            at = dyn[2 * t->rank] + wf_in_offset(i, t->rank, t->dims, dyn + t->rank);
+        } else {
+            index_of(t, i, index);
+            index[k->attr->ints[0]] = dyn[0] + index[k->attr->ints[0]] * dyn[2];
+            at = flat_of(&y->type, index);
+        }
+        wf_in_put(y, at, wf_in_get(values, i));
     }
 }
 
@@ -182,12 +141,7 @@ static void store_sums(wf_in_call *k)
     }
 }
 
-/* The j-th of an axis in the order in which they are added: the n of the middle, those before, those behind. */
-static int64_t in_turn(int64_t j, int64_t n, int64_t before)
-{
-    return j < n ? before + j : j < n + before ? j - n : j;
-}
-
+/* Along each axis what comes from the middle is added first, then what was before it, then what was behind. */
 void wf_in_pad_mode_bwd(wf_in_call *k)
 {
     const wf_array *g = &k->src[0];
@@ -197,9 +151,9 @@ void wf_in_pad_mode_bwd(wf_in_call *k)
     for (int64_t i = 0; i < numel(g); i++) {
         index_of(&g->type, i, from);
         for (int d = 0; d < x->rank; d++) {
-            const int64_t before = k->attr->dyn[2 * d];
-            from[d] = in_turn(from[d], x->dims[d], before);
-            to[d] = reflected(k, from[d] - before, x->dims[d]);
+            const int64_t j = from[d], n = x->dims[d], before = k->attr->dyn[2 * d];
+            from[d] = j < n ? before + j : j < n + before ? j - n : j;
+            to[d] = reflected(k, from[d] - before, n);
         }
         const int64_t at = flat_of(x, to), e = flat_of(&g->type, from);
         if (some[at]) {
@@ -268,10 +222,28 @@ static int64_t selected(wf_in_call *k, int64_t *index)
     return flat_of(wide, w);
 }
 
-void wf_in_index(wf_in_call *k)
+/* Each element of the result is the one of the operand that a map says of its index; of -1 it is a constant. */
+void wf_in_gather(wf_in_call *k)
 {
-    if (in_range(k, &k->src[1], k->src[0].type.dims[k->attr->ints[0]])) {
-        gather(k, k->op == WF_OP_TAKE_ALONG ? along : selected, 0);
+    const wf_op op = k->op;
+    const bool looks_up = op == WF_OP_TAKE_ALONG || op == WF_OP_INDEX_SELECT;
+    int64_t (*from)(wf_in_call *, int64_t *) = op == WF_OP_PAD            ? unpadded
+                                               : op == WF_OP_PAD_MODE     ? from_mode
+                                               : op == WF_OP_ROLL         ? unrolled
+                                               : op == WF_OP_TAKE_ALONG   ? along
+                                               : op == WF_OP_INDEX_SELECT ? selected
+                                                                          : in_triangle;
+    wf_array *y = &k->dst[0];
+    const uint64_t otherwise =
+        op == WF_OP_PAD ? wf_in_num(k->m, y->type.dtype, k->attr->flt[0]) : 0;
+    int64_t index[WF_MAX_RANK];
+    if (looks_up && !in_range(k, &k->src[1], k->src[0].type.dims[k->attr->ints[0]])) {
+        return;
+    }
+    for (int64_t i = 0; i < numel(y); i++) {
+        index_of(&y->type, i, index);
+        const int64_t at = from(k, index);
+        wf_in_put(y, i, at < 0 ? otherwise : wf_in_get(&k->src[0], at));
     }
 }
 
@@ -296,7 +268,7 @@ void wf_in_one_hot(wf_in_call *k)
 {
     wf_array *y = &k->dst[0];
     const int64_t classes = k->attr->dyn[0];
-    const uint64_t one = wf_in_cast(k->m, WEFT_F32, y->type.dtype, wf_in_num(WEFT_F32, 1));
+    const uint64_t one = wf_in_num(k->m, y->type.dtype, 1);
     const int64_t n = in_range(k, &k->src[0], classes) ? numel(y) : 0;
     for (int64_t i = 0; i < n; i++) {
         bool hot = index_at(k, &k->src[0], i / classes, classes) == i % classes;
@@ -333,8 +305,7 @@ void wf_in_sort(wf_in_call *k)
 {
     const wf_array *x = &k->src[0];
     int axis = (int)k->attr->ints[0], c = wf_in_compute(x->type.dtype);
-    bool flag = (k->attr->flags & WF_FLAG_DESCENDING) != 0;
-    bool down = k->op == WF_OP_TOPK ? !flag : flag;
+    bool down = !(k->attr->flags & WF_FLAG_DESCENDING) == (k->op == WF_OP_TOPK);
     int64_t n = x->type.dims[axis], index[WF_MAX_RANK];
     uint64_t *line = k->line[0], *at = k->line[1];
     for (int64_t i = 0; i < numel(&k->dst[0]); i++) {
@@ -401,52 +372,43 @@ static int tap(const pool *p, int64_t o, int64_t t, int64_t *at)
 }
 
 /* Elements of the window: inside the plane, or inside the padded plane. */
-static uint64_t window_count(const pool *p, int c, int64_t o)
+static uint64_t window_count(wf_interp *m, const pool *p, int c, int64_t o)
 {
     int64_t n = 0, at;
     for (int64_t t = 0; t < p->taps; t++) {
         n += tap(p, o, t, &at) >= (p->count_pad ? PADDING : INSIDE);
     }
-    return wf_in_num(c, (double)n);
+    return wf_in_num(m, c, (double)n);
 }
 
-void wf_in_max_pool(wf_in_call *k)
+/* The largest element of each window, with its place; or the mean. */
+void wf_in_pool(wf_in_call *k)
 {
     const wf_array *x = &k->src[0];
+    const bool largest = k->op == WF_OP_MAX_POOL2D;
     const int c = wf_in_compute(x->type.dtype);
     const pool p = pool_of(k, &x->type, &k->dst[0].type);
     const int64_t windows = p.windows[0] * p.windows[1];
     for (int64_t o = 0; o < numel(&k->dst[0]); o++) {
         const int64_t plane = o / windows * p.plane[0] * p.plane[1];
-        int64_t best = -1, at;
-        for (int64_t t = 0; t < p.taps; t++) {
-            if (tap(&p, o % windows, t, &at) == INSIDE &&
-                (best < 0 || before(k->m, c, wf_in_load(k->m, x, plane + at, c),
-                                    wf_in_load(k->m, x, plane + best, c), true))) {
-                best = at;
-            }
-        }
-        wf_in_put(&k->dst[0], o, wf_in_get(x, plane + (best < 0 ? 0 : best)));
-        wf_in_put(&k->dst[1], o, (uint64_t)best);
-    }
-}
-
-void wf_in_avg_pool(wf_in_call *k)
-{
-    const wf_array *x = &k->src[0];
-    const int c = wf_in_compute(x->type.dtype);
-    const pool p = pool_of(k, &x->type, &k->dst[0].type);
-    const int64_t windows = p.windows[0] * p.windows[1];
-    for (int64_t o = 0; o < numel(&k->dst[0]); o++) {
-        const int64_t plane = o / windows * p.plane[0] * p.plane[1];
-        uint64_t sum = wf_in_num(c, 0), n = window_count(&p, c, o % windows);
-        int64_t at;
+        uint64_t best = 0, sum = wf_in_num(k->m, c, 0);
+        int64_t top = -1, at;
         for (int64_t t = 0; t < p.taps; t++) {
             if (tap(&p, o % windows, t, &at) == INSIDE) {
-                sum = wf_in_row(k->m, WF_OP_ADD, c, sum, wf_in_load(k->m, x, plane + at, c), 0);
+                const uint64_t v = wf_in_load(k->m, x, plane + at, c);
+                const bool more = largest && (top < 0 || before(k->m, c, v, best, true));
+                best = more ? v : best;
+                top = more ? at : top;
+                sum = largest ? sum : wf_in_row(k->m, WF_OP_ADD, c, sum, v, 0);
             }
         }
-        wf_in_store(k->m, &k->dst[0], o, c, wf_in_row(k->m, WF_OP_DIV, c, sum, n, 0));
+        if (largest) {
+            wf_in_put(&k->dst[0], o, wf_in_get(x, plane + (top < 0 ? 0 : top)));
+            wf_in_put(&k->dst[1], o, (uint64_t)top);
+        } else {
+            sum = wf_in_row(k->m, WF_OP_DIV, c, sum, window_count(k->m, &p, c, o % windows), 0);
+            wf_in_store(k->m, &k->dst[0], o, c, sum);
+        }
     }
 }
 
@@ -458,13 +420,13 @@ void wf_in_avg_pool_bwd(wf_in_call *k)
     const pool p = pool_of(k, &k->dst[0].type, &g->type);
     const int64_t windows = p.windows[0] * p.windows[1], pixels = p.plane[0] * p.plane[1];
     for (int64_t e = 0; e < numel(&k->dst[0]); e++) {
-        uint64_t sum = wf_in_num(c, 0);
+        uint64_t sum = wf_in_num(k->m, c, 0);
         int64_t at;
         for (int64_t o = 0; o < windows; o++) {
             for (int64_t t = 0; t < p.taps; t++) {
                 if (tap(&p, o, t, &at) == INSIDE && at == e % pixels) {
                     uint64_t v = wf_in_load(k->m, g, e / pixels * windows + o, c);
-                    v = wf_in_row(k->m, WF_OP_DIV, c, v, window_count(&p, c, o), 0);
+                    v = wf_in_row(k->m, WF_OP_DIV, c, v, window_count(k->m, &p, c, o), 0);
                     sum = wf_in_row(k->m, WF_OP_ADD, c, sum, v, 0);
                 }
             }
@@ -489,20 +451,20 @@ static double range_value(const wf_in_call *k, int64_t i, int64_t n)
 void wf_in_create(wf_in_call *k)
 {
     const wf_attr *a = k->attr;
-    const wf_type *t = &k->dst[0].type;
-    int64_t n = numel(&k->dst[0]);
-    bool whole = k->op == WF_OP_ARANGE ? a->n_dyn == 3 : k->op == WF_OP_FULL && a->n_flt == 0;
+    wf_array *y = &k->dst[0];
+    const int64_t n = numel(y), *dims = y->type.dims;
+    const bool whole = k->op == WF_OP_ARANGE ? a->n_dyn == 3 : k->op == WF_OP_FULL && a->n_flt == 0;
     for (int64_t i = 0; i < n; i++) {
-        uint64_t v = 0;
         if (whole) {
-            v = k->op == WF_OP_FULL ? (uint64_t)a->dyn[a->n_dyn - 1]
-                                    : (uint64_t)a->dyn[1] + (uint64_t)i * (uint64_t)a->dyn[2];
+            uint64_t v = k->op == WF_OP_FULL
+                             ? (uint64_t)a->dyn[a->n_dyn - 1]
+                             : (uint64_t)a->dyn[1] + (uint64_t)i * (uint64_t)a->dyn[2];
+            wf_in_store(k->m, y, i, WEFT_I64, v);
         } else {
             double d = k->op == WF_OP_FULL  ? a->flt[0]
-                       : k->op == WF_OP_EYE ? (i % t->dims[1] - i / t->dims[1] == a->dyn[2])
+                       : k->op == WF_OP_EYE ? (i % dims[1] - i / dims[1] == a->dyn[2])
                                             : range_value(k, i, n);
-            v = wf_in_num(WEFT_F64, d);
+            wf_in_put(y, i, wf_in_num(k->m, y->type.dtype, d));
         }
-        wf_in_store(k->m, &k->dst[0], i, whole ? WEFT_I64 : WEFT_F64, v);
     }
 }

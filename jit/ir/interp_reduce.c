@@ -5,14 +5,13 @@
  * A line is the elements over the reduced axes in row-major order, in the compute type.
  */
 #include <math.h>
-#include <string.h>
 
 #include "jit/ir/interp_int.h"
 
 /* Rows on scalars of the compute type: m and c are in scope. */
 #define R1(op, a) wf_in_row(m, WF_OP_##op, c, a, 0, 0)
 #define R2(op, a, b) wf_in_row(m, WF_OP_##op, c, a, b, 0)
-#define NUM(v) wf_in_num(c, v)
+#define NUM(v) wf_in_num(m, c, v)
 
 typedef struct line {
     uint64_t *v;
@@ -69,27 +68,23 @@ static uint64_t extreme(wf_interp *m, wf_op op, int c, const line *x)
 /* -- which elements make a line ------------------------------------------------------------------------- */
 
 typedef struct split {
-    int nk, nr; /* kept and reduced axes */
-    int64_t kd[WF_MAX_RANK], ks[WF_MAX_RANK], rd[WF_MAX_RANK], rs[WF_MAX_RANK];
+    int rank;
+    int64_t kept[WF_MAX_RANK],
+        reduced[WF_MAX_RANK]; /* extents, 1 where the axis is of the other kind */
+    int64_t strides[WF_MAX_RANK];
     int64_t lines, n; /* how many, of how many elements */
 } split;
 
 /* Bit i of `reduced`: axis i is. */
 static split split_axes(const wf_type *t, unsigned reduced)
 {
-    split s = {.lines = 1, .n = 1};
-    int64_t strides[WF_MAX_RANK];
-    wf_in_strides(t, strides);
+    split s = {.rank = t->rank, .lines = 1, .n = 1};
+    wf_in_strides(t, s.strides);
     for (int i = 0; i < t->rank; i++) {
-        if (reduced >> i & 1) {
-            s.rd[s.nr] = t->dims[i];
-            s.rs[s.nr++] = strides[i];
-            s.n *= t->dims[i];
-        } else {
-            s.kd[s.nk] = t->dims[i];
-            s.ks[s.nk++] = strides[i];
-            s.lines *= t->dims[i];
-        }
+        s.kept[i] = reduced >> i & 1 ? 1 : t->dims[i];
+        s.reduced[i] = reduced >> i & 1 ? t->dims[i] : 1;
+        s.lines *= s.kept[i];
+        s.n *= s.reduced[i];
     }
     return s;
 }
@@ -107,7 +102,8 @@ static split split_listed(const wf_in_call *k)
 /* Element i of a line. */
 static int64_t place(const split *s, int64_t at, int64_t i)
 {
-    return wf_in_offset(at, s->nk, s->kd, s->ks) + wf_in_offset(i, s->nr, s->rd, s->rs);
+    return wf_in_offset(at, s->rank, s->kept, s->strides) +
+           wf_in_offset(i, s->rank, s->reduced, s->strides);
 }
 
 /* Line `at` of x in scratch. */
@@ -131,11 +127,6 @@ static double empty_value(wf_op op)
                                                                     : 0;
 }
 
-static bool is_true(uint64_t v)
-{
-    return (v & 1) != 0;
-}
-
 static uint64_t mean_of(wf_interp *m, int c, const line *x)
 {
     return R2(DIV, sum(c, x), NUM((double)x->n));
@@ -157,13 +148,6 @@ static uint64_t variance(wf_interp *m, int c, line *x, double correction)
     return R2(DIV, sum(c, x), NUM(left > 0 ? left : 0));
 }
 
-/* The largest element, 0 if it is not finite. */
-static uint64_t shift_of(wf_interp *m, int c, const line *x)
-{
-    uint64_t top = extreme(m, WF_OP_MAXIMUM, c, x);
-    return is_true(R1(ISFINITE, top)) ? top : NUM(0);
-}
-
 static uint64_t log_of_sum(wf_interp *m, int c, line *x, uint64_t top)
 {
     for (int64_t i = 0; i < x->n; i++) {
@@ -177,7 +161,7 @@ static uint64_t norm(wf_interp *m, int c, line *x, double order)
     for (int64_t i = 0; i < x->n; i++) {
         uint64_t v = x->v[i], a = R1(ABS, v);
         x->v[i] = order == 2                   ? R2(MUL, v, v)
-                  : order == 0                 ? NUM(is_true(R2(NOT_EQUAL, v, NUM(0))) ? 1 : 0)
+                  : order == 0                 ? NUM((R2(NOT_EQUAL, v, NUM(0)) & 1) ? 1 : 0)
                   : order == 1 || isinf(order) ? a
                                                : R2(POW, a, NUM(order));
     }
@@ -209,8 +193,10 @@ static uint64_t reduce_line(wf_in_call *k, int c, line *x)
         return R1(SQRT, variance(m, c, x, a->n_flt ? a->flt[0] : 1));
     case WF_OP_NORM:
         return norm(m, c, x, a->n_flt ? a->flt[0] : 2);
-    case WF_OP_LOGSUMEXP:
-        return log_of_sum(m, c, x, shift_of(m, c, x));
+    case WF_OP_LOGSUMEXP: { /* less the largest element if that is finite */
+        const uint64_t top = extreme(m, WF_OP_MAXIMUM, c, x);
+        return log_of_sum(m, c, x, (R1(ISFINITE, top) & 1) ? top : NUM(0));
+    }
     }
     return sum(c, x);
 }
@@ -236,9 +222,8 @@ void wf_in_argreduce(wf_in_call *k)
     for (int64_t r = 0; r < s.lines; r++) {
         line x = read_line(k, 0, &k->src[0], &s, r, c);
         int64_t best = 0;
-        for (int64_t i = 1; i < x.n && !is_true(R1(ISNAN, x.v[best])); i++) {
-            if (is_true(R1(ISNAN, x.v[i])) ||
-                is_true(wf_in_row(m, better, c, x.v[i], x.v[best], 0))) {
+        for (int64_t i = 1; i < x.n && !(R1(ISNAN, x.v[best]) & 1); i++) {
+            if ((R1(ISNAN, x.v[i]) & 1) || (wf_in_row(m, better, c, x.v[i], x.v[best], 0) & 1)) {
                 best = i;
             }
         }
@@ -317,14 +302,11 @@ static const wf_array *operand(const wf_in_call *k, int i)
     return i < k->nsrc && k->src[i].type.dtype != WEFT_DTYPE_DEFAULT ? &k->src[i] : NULL;
 }
 
-static double eps_of(const wf_in_call *k)
+static uint64_t rstd_of(const wf_in_call *k, int c, uint64_t var)
 {
-    return k->attr->n_flt ? k->attr->flt[0] : 1e-5;
-}
-
-static uint64_t rstd_of(wf_interp *m, int c, uint64_t var, double eps)
-{
-    return R2(DIV, NUM(1), R1(SQRT, R2(ADD, var, NUM(eps))));
+    wf_interp *m = k->m;
+    const uint64_t eps = NUM(k->attr->n_flt ? k->attr->flt[0] : 1e-5);
+    return R2(DIV, NUM(1), R1(SQRT, R2(ADD, var, eps)));
 }
 
 /* Axes 0 and 2 and on: a line is a channel. */
@@ -353,7 +335,7 @@ void wf_in_norm(wf_in_call *k)
                                  : NUM(0);
         square_distances(m, c, &v, mean);
         uint64_t var = given ? wf_in_load(m, &k->src[4], r, c) : mean_of(m, c, &v);
-        uint64_t rstd = rstd_of(m, c, var, eps_of(k));
+        uint64_t rstd = rstd_of(k, c, var);
         for (int64_t i = 0; i < s.n; i++) {
             const int64_t at = place(&s, r, i), of = batch ? r : i;
             uint64_t y = R2(MUL, R2(SUB, wf_in_load(m, x, at, c), mean), rstd);
@@ -383,7 +365,7 @@ void wf_in_norm_bwd(wf_in_call *k)
     split s = split_axes(&x->type, axes);
     for (int64_t r = 0; r < s.lines; r++) {
         uint64_t mu = mean ? wf_in_load(m, mean, r, c) : NUM(0), f = wf_in_load(m, spread, r, c);
-        uint64_t rstd = batch ? rstd_of(m, c, f, eps_of(k)) : f, n = NUM((double)s.n);
+        uint64_t rstd = batch ? rstd_of(k, c, f) : f, n = NUM((double)s.n);
         line h = read_line(k, 0, g, &s, r, c), xhat = read_line(k, 1, x, &s, r, c);
         line t = {k->line[2], s.n};
         f = batch && w ? R2(MUL, wf_in_load(m, w, r, c), rstd) : rstd;
@@ -420,57 +402,45 @@ void wf_in_norm_bwd(wf_in_call *k)
 
 /* -- cross_entropy ------------------------------------------------------------------------------------------------ */
 
-/* t < 0: the row is ignored. */
-static void loss_forward(wf_in_call *k, int c, int64_t row, line *x, int64_t t, double smooth)
-{
-    wf_interp *m = k->m;
-    uint64_t at = t >= 0 ? x->v[t] : 0, loss = NUM(0);
-    line less = {k->line[1], x->n};
-    memcpy(less.v, x->v, (size_t)x->n * sizeof *x->v);
-    /* not less what is finite: of a row with an infinite logit it is NaN, as log_softmax of it */
-    uint64_t lse = log_of_sum(m, c, x, extreme(m, WF_OP_MAXIMUM, c, x));
-    if (t >= 0) {
-        loss = R2(SUB, lse, at);
-    }
-    if (t >= 0 && smooth != 0) {
-        for (int64_t i = 0; i < x->n; i++) {
-            less.v[i] = R2(SUB, lse, less.v[i]);
-        }
-        loss = R2(ADD, R2(MUL, NUM(1 - smooth), loss), R2(MUL, NUM(smooth), mean_of(m, c, &less)));
-    }
-    wf_in_store(m, &k->dst[0], row, c, loss);
-    wf_in_put(&k->dst[1], row, lse);
-}
-
-static void loss_backward(wf_in_call *k, int c, int64_t row, line *x, int64_t t, double smooth)
-{
-    wf_interp *m = k->m;
-    uint64_t g = wf_in_load(m, &k->src[0], row, c), lse = wf_in_load(m, &k->src[3], row, c);
-    uint64_t q = NUM(smooth / (double)x->n), at = R2(ADD, NUM(1 - smooth), q);
-    for (int64_t i = 0; i < x->n; i++) {
-        uint64_t e = R1(EXP, R2(SUB, x->v[i], lse));
-        uint64_t d = R2(MUL, g, R2(SUB, e, i == t ? at : q));
-        wf_in_store(m, &k->dst[0], row * x->n + i, c, t >= 0 ? d : NUM(0));
-    }
-}
-
 void wf_in_cross_entropy(wf_in_call *k)
 {
     wf_interp *m = k->m;
-    bool backward = k->op == WF_OP_CROSS_ENTROPY_BWD;
+    const bool backward = k->op == WF_OP_CROSS_ENTROPY_BWD;
     const wf_array *logits = &k->src[backward ? 1 : 0], *targets = &k->src[backward ? 2 : 1];
-    int c = wf_in_compute(logits->type.dtype);
-    int64_t ignore = k->attr->n_dyn ? k->attr->dyn[0] : -100;
-    double smooth = k->attr->n_flt ? k->attr->flt[0] : 0;
-    split s = split_axes(&logits->type, 2);
+    const int c = wf_in_compute(logits->type.dtype);
+    const int64_t ignore = k->attr->n_dyn ? k->attr->dyn[0] : -100;
+    const double smooth = k->attr->n_flt ? k->attr->flt[0] : 0;
+    const split s = split_axes(&logits->type, 2);
     for (int64_t r = 0; r < s.lines; r++) {
-        int64_t t = (int64_t)wf_in_load(m, targets, r, WEFT_I64);
+        const int64_t t = (int64_t)wf_in_load(m, targets, r, WEFT_I64);
         if (t != ignore && (t < 0 || t >= s.n)) {
             k->rc = wf_fail(m->why, WEFT_EINDEX, "targets[%lld] is %lld of %lld classes",
                             (long long)r, (long long)t, (long long)s.n);
             return;
         }
         line x = read_line(k, 0, logits, &s, r, c);
-        (backward ? loss_backward : loss_forward)(k, c, r, &x, t == ignore ? -1 : t, smooth);
+        if (backward) { /* g (softmax - the smoothed target), or 0 */
+            uint64_t g = wf_in_load(m, &k->src[0], r, c), lse = wf_in_load(m, &k->src[3], r, c);
+            uint64_t q = NUM(smooth / (double)s.n), at = R2(ADD, NUM(1 - smooth), q);
+            for (int64_t i = 0; i < s.n; i++) {
+                uint64_t d = R2(SUB, R1(EXP, R2(SUB, x.v[i], lse)), i == t ? at : q);
+                d = t == ignore ? NUM(0) : R2(MUL, g, d);
+                wf_in_store(m, &k->dst[0], place(&s, r, i), c, d);
+            }
+            continue;
+        }
+        /* not less what is finite: of a row with an infinite logit it is NaN, as log_softmax of it */
+        line less = read_line(k, 1, logits, &s, r, c);
+        uint64_t lse = log_of_sum(m, c, &x, extreme(m, WF_OP_MAXIMUM, c, &x));
+        for (int64_t i = 0; i < s.n; i++) {
+            less.v[i] = R2(SUB, lse, less.v[i]);
+        }
+        uint64_t loss = t == ignore ? NUM(0) : less.v[t];
+        if (t != ignore && smooth != 0) {
+            uint64_t even = R2(MUL, NUM(smooth), mean_of(m, c, &less));
+            loss = R2(ADD, R2(MUL, NUM(1 - smooth), loss), even);
+        }
+        wf_in_store(m, &k->dst[0], r, c, loss);
+        wf_in_put(&k->dst[1], r, lse);
     }
 }
