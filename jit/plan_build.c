@@ -404,14 +404,45 @@ static uint64_t hash_program(const wf_program *p)
     return h;
 }
 
-/* The number of an equal program, kept if it is new; -1: no memory. */
-static int64_t keep_program(wf_plan *p, const wf_program *q, uint32_t one)
+/* Places for twice as many programs as there are, so that probes are short. */
+static int grow_kept(wf_lowering *w)
 {
-    uint64_t hash = hash_program(q);
-    for (uint32_t i = p->nprograms; i-- > 0;) {
-        const wf_plan_program *old = &p->programs[i];
+    const wf_plan *p = w->b->p;
+    if (2 * p->nprograms < w->nkept) {
+        return 0;
+    }
+    const uint32_t n = w->nkept ? 2 * w->nkept : 64;
+    uint32_t *kept = calloc(n, sizeof *kept);
+    if (!kept) {
+        return WEFT_ENOMEM;
+    }
+    for (uint32_t i = 0; i < p->nprograms; i++) {
+        uint64_t at = p->programs[i].hash;
+        while (kept[at & (n - 1)]) {
+            at++;
+        }
+        kept[at & (n - 1)] = i + 1;
+    }
+    free(w->kept);
+    w->kept = kept;
+    w->nkept = n;
+    return 0;
+}
+
+/* The number of an equal program, kept if it is new; -1: no memory. */
+static int64_t keep_program(wf_lowering *w, uint32_t one)
+{
+    wf_plan *p = w->b->p;
+    const wf_program *q = w->prog;
+    const uint64_t hash = wf_mix(hash_program(q), one);
+    if (grow_kept(w)) {
+        return -1;
+    }
+    uint64_t at = hash;
+    for (uint32_t i; (i = w->kept[at & (w->nkept - 1)]) != 0; at++) {
+        const wf_plan_program *old = &p->programs[i - 1];
         if (old->hash == hash && old->one == one && same_program(old->program, q)) {
-            return i;
+            return i - 1;
         }
     }
     wf_program *c = malloc(sizeof *c);
@@ -422,6 +453,7 @@ static int64_t keep_program(wf_plan *p, const wf_program *q, uint32_t one)
     *c = *q;
     wf_program_number(c);
     p->programs[p->nprograms] = (wf_plan_program){.hash = hash, .program = c, .one = one};
+    w->kept[at & (w->nkept - 1)] = p->nprograms + 1;
     return p->nprograms++;
 }
 
@@ -516,7 +548,7 @@ static int lower_group(wf_lowering *w)
         memcpy(p->scalars + p->nscalars, w->scalar, s->nscalar * sizeof *p->scalars);
     }
     p->nscalars += s->nscalar;
-    int64_t number = keep_program(p, w->prog, single_inputs(w));
+    int64_t number = keep_program(w, single_inputs(w));
     s->program = (uint32_t)number;
     return number < 0 ? WEFT_ENOMEM : 0;
 }
@@ -551,6 +583,7 @@ int wf_plan_lower(wf_planner *b)
         free(w->prog);
         free(w->value);
         free(w->stamp);
+        free(w->kept);
         free(w);
     }
     return rc;

@@ -17,6 +17,8 @@ typedef struct wf_lowering {
     int in_value[WF_PROGRAM_INPUTS];
     wf_scalar_of scalar[WF_PROGRAM_SCALARS];
     int scalar_value[WF_PROGRAM_SCALARS];
+    uint32_t *kept; /* programs of the plan + 1 by hash; 0: none */
+    uint32_t nkept; /* places, a power of two */
 } wf_lowering;
 
 /* A scalar of the run as a value of the program; -1: the program is full. */
