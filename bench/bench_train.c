@@ -12,7 +12,7 @@
  * model of examples/char_lm; gpt2 is GPT-2 124M (Radford et al. 2019) with random weights and as many tokens a step
  * as llm.c's CPU program takes (4 x 64), gpt2-2 and gpt2-4 are that with 2 and 4 layers. bench/peers/train_step.py is
  * the same in PyTorch. The case "step traced" is the same step under weft_jit_trace: first_ms is its first call (recording,
- * planning, tier 0), native_ms when the last of its kernels was native, compile_ms the processor time that took (no
+ * planning, tier 0; first_cpu_ms its processor time, compiling beside it included), native_ms when the last of its kernels was native, compile_ms the processor time that took (no
  * disk cache), first_of_eager the first call over an eager step. It is timed in turns with the eager step, on the same parameters: eager_ms and eager_cpu_ms are those steps,
  * times_eager and times_eager_cpu how often the traced step fits into the eager one, by the median of wall times and by the
  * median (and the least) of processor times. peers_of: the row whose peers it is compared with (script/bench_table.awk). "step frozen" is the same with .frozen: what is left of it is not recorded (replays says how many calls were).
@@ -149,7 +149,7 @@ static bool traced_step(weft_jit *traced, int i)
 
 /* What the traced step's kernels cost, and the memory of either. */
 typedef struct compile {
-    double first_ms, native_ms, ms;
+    double first_ms, first_cpu_ms, native_ms, ms;
     int64_t kernels, tier0; /* those that stay on the interpreter */
     int64_t replays;
     bool frozen;
@@ -183,11 +183,12 @@ static void print(const job *k, int threads, int n, bool traced, const compile *
                "\"target_peak_of_torch.compile\":1,",
                c->first_ms / eager_ms);
     if (traced)
-        printf("\"first_ms\":%.2f,\"native_ms\":%.2f,\"compile_ms\":%.2f,\"kernels\":%lld,"
+        printf("\"first_ms\":%.2f,\"first_cpu_ms\":%.2f,\"native_ms\":%.2f,\"compile_ms\":%.2f,"
+               "\"kernels\":%lld,"
                "\"tier0\":%lld,\"replays\":%lld,\"eager_ms\":%.2f,\"eager_cpu_ms\":%.2f,"
                "\"times_eager\":%.3f,\"times_eager_cpu\":%.3f,\"times_eager_best_cpu\":%.3f,",
-               c->first_ms, c->native_ms, c->ms, (long long)c->kernels, (long long)c->tier0,
-               (long long)c->replays, eager_ms, eager_cpu_ms, eager_ms / ms,
+               c->first_ms, c->first_cpu_ms, c->native_ms, c->ms, (long long)c->kernels,
+               (long long)c->tier0, (long long)c->replays, eager_ms, eager_cpu_ms, eager_ms / ms,
                eager_cpu_ms / cpu_here, eager_cpu[0] / cpu[0]);
     else
         printf("\"forward_ms\":%.2f,\"backward_ms\":%.2f,\"clip_ms\":%.2f,\"update_ms\":%.2f,",
@@ -209,6 +210,7 @@ static bool warm_up(const job *k, weft_jit *traced, double seconds, compile *c)
          i++) {
         ok = traced ? traced_step(traced, 0) : train_step(k, 0);
         c->first_ms = i == 0 ? times[TRACED][0] : c->first_ms;
+        c->first_cpu_ms = i == 0 ? times[TRACED_CPU][0] : c->first_cpu_ms;
         wf_jitk_get_stats(&now);
         bool still = now.misses > now.compiled + now.loaded + now.failed;
         c->native_ms = pending && !still ? now_ms() - start : c->native_ms;

@@ -92,6 +92,7 @@ static struct pool {
                 */
     atomic_int nworkers;
     atomic_int want; /* threads asked for, 0 before the first question */
+    int cpus;        /* set once */
     worker workers[MAX_THREADS];
 } pool;
 
@@ -202,13 +203,10 @@ static void after_fork_in_child(void)
 static void init(void)
 {
     static int cpus[MAX_THREADS];
-    int64_t n = wf_env()->WEFT_NUM_THREADS;
-    if (n < 1) {
-        int quota = cgroup_cpus();
-        n = allowed_cpus(cpus);
-        if (quota > 0 && quota < n)
-            n = quota;
-    }
+    const int64_t asked = wf_env()->WEFT_NUM_THREADS;
+    const int quota = cgroup_cpus(), allowed = allowed_cpus(cpus);
+    pool.cpus = quota > 0 && quota < allowed ? quota : allowed;
+    const int64_t n = asked < 1 ? pool.cpus : asked;
     int none = 0;
     atomic_compare_exchange_strong(&pool.want, &none, n > MAX_THREADS ? MAX_THREADS : (int)n);
     pthread_atfork(NULL, NULL, after_fork_in_child);
@@ -530,6 +528,12 @@ int wf_num_threads(void)
         return n;
     pthread_once(&once, init);
     return atomic_load_explicit(&pool.want, memory_order_acquire);
+}
+
+int wf_pool_cpus(void)
+{
+    pthread_once(&once, init);
+    return pool.cpus;
 }
 
 int wf_set_num_threads(int n)

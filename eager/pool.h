@@ -46,6 +46,8 @@ static inline int64_t wf_awake_grain(int64_t n, int64_t least, int64_t step)
 /* Threads that wf_parallel_for may use, the caller included (>= 1). Default: CPUs this process may
  * run on, or WEFT_NUM_THREADS. */
 int wf_num_threads(void);
+/* CPUs that this process may run on, by affinity and control group (>= 1). */
+int wf_pool_cpus(void);
 /* n >= 1; takes effect at the next wf_parallel_for. Returns 0, or -1 if n is out of [1, 1024]. */
 int wf_set_num_threads(int n);
 /* Joins all workers; they start again when next needed. Does nothing inside a task. */

@@ -11,6 +11,7 @@
 #include "eager/pool.h"
 #include "eager/profile.h"
 #include "jit/call_impl.h"
+#include "jit/kernels.h"
 #include "jit/key.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
@@ -204,7 +205,9 @@ int wf_call_run_segment(void *user, wf_job *job, wf_why *why)
     }
     wf_plan *p = lookup(j, &hash, job);
     bool known = p != NULL;
+    wf_jitk_first first;
     if (!p) {
+        wf_jitk_first_begin(&first);
         wf_plan_opts o = {
             .flags = (j->no_fuse ? WF_PLAN_NO_FUSE : 0) | (j->synchronous ? WF_PLAN_SYNC : 0) |
                      (j->fast_math ? WF_PLAN_FAST : 0) | (j->tier0 ? WF_PLAN_TIER0 : 0) |
@@ -213,6 +216,7 @@ int wf_call_run_segment(void *user, wf_job *job, wf_why *why)
         p = wf_plan_build(job->fn, &o, why);
     }
     if (!p) {
+        wf_jitk_first_end(&first);
         return why->code;
     }
     if (!known) {
@@ -231,6 +235,9 @@ int wf_call_run_segment(void *user, wf_job *job, wf_why *why)
     unsigned mode = wf_fpenv_enter();
     int rc = wf_plan_run(p, &a, why);
     wf_fpenv_leave(mode);
+    if (!known) {
+        wf_jitk_first_end(&first);
+    }
     job->failed_op = a.failed_op;
     job->failed_site = a.failed_site;
     const bool described = !rc && z && z->described, verifies = described && z->verify;

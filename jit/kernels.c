@@ -8,8 +8,11 @@
  *    it stays in the table, so the same kernel is never compiled twice at once.
  *  - A kernel is freed by whoever brings its holds to 0 outside the table, or drops it from the table
  *    when nobody holds it; runs happen under a hold, so no code is unloaded under a running thread.
- *  - The compiling thread takes kernels in the order they were asked for. A synchronous get compiles what
- *    it asked for itself if that has not begun, and else waits for it.
+ *  - The compiling thread takes kernels in the order they were asked for, but for those of a plan's first run, which it only looks for
+ *    on disk until that has ended. A synchronous get compiles what it asked for itself if that has not begun,
+ *    and else waits for it.
+ *  - A kernel that is pending and not started lies in one queue: of the cache, or of the first run that it names, which is one of
+ *    cache.first_runs.
  *  - Whoever compiles or unloads is counted in `busy`, and a fork waits until nobody is: the compiler's
  *    locks (LLVM's among them) are not ours to take, and a child would find them held for ever.
  */
@@ -19,13 +22,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "eager/env.h"
+#include "eager/pool.h"
 #include "jit/diskcache.h"
 #include "jit/kernels_impl.h"
 #include "jit/lower.h"
 
-enum { BUCKETS = 1024 };
+enum {
+    BUCKETS = 4096,
+    KERNEL_NS = 5000000, /* what one takes to compile, about */
+    SHARE =
+        10, /* a run that lasts so many times as long as its kernels take is not spared any longer, ... */
+    MOST_NS = 1000000000 /* ... nor one of a second */
+};
 
 static struct cache {
     pthread_mutex_t lock;
@@ -33,7 +44,10 @@ static struct cache {
     pthread_cond_t done; /* some kernel is no longer pending, nobody is busy, or no fork waits */
     wf_jitk *bucket[BUCKETS];
     wf_jitk *newest, *oldest;
-    wf_jitk *first, *last; /* queue */
+    int64_t idle; /* kernels of the table that are not pending and that nobody holds */
+    wf_jitk_queue queue;
+    wf_jitk_first *first_runs;
+    wf_jitk *looking; /* the kernel that is looked for on disk */
     pthread_t thread;
     int64_t busy;  /* threads that compile or unload */
     int64_t forks; /* threads that wait to fork: nobody begins to compile */
@@ -43,6 +57,8 @@ static struct cache {
 } cache = {.lock = PTHREAD_MUTEX_INITIALIZER,
            .work = PTHREAD_COND_INITIALIZER,
            .done = PTHREAD_COND_INITIALIZER};
+/* The first run of a plan that this thread is in, or NULL. */
+static _Thread_local wf_jitk_first *first_run;
 
 void wf_hash128(const void *data, size_t n, uint64_t out[2])
 {
@@ -101,15 +117,28 @@ static int state_of(const wf_jitk *k)
     return atomic_load_explicit(&k->state, memory_order_acquire);
 }
 
+/* May it go? */
+static bool is_idle(const wf_jitk *k)
+{
+    return k->holds == 0 && state_of(k) != WF_JITK_PENDING;
+}
+
+static void hold(wf_jitk *k)
+{
+    cache.idle -= is_idle(k);
+    k->holds++;
+}
+
 /* Takes what nobody holds out of the table, oldest use first, until `cap` bytes are left; a chain, which
  * is for drop(): until then the thread counts as busy. */
 static wf_jitk *take_surplus(int64_t cap)
 {
     wf_jitk *taken = NULL;
-    for (wf_jitk *k = cache.oldest, *next; k && cache.stats.bytes > cap; k = next) {
+    for (wf_jitk *k = cache.oldest, *next; cache.idle > 0 && cache.stats.bytes > cap; k = next) {
         next = k->newer;
-        if (k->holds > 0 || state_of(k) == WF_JITK_PENDING)
+        if (!is_idle(k))
             continue;
+        cache.idle--;
         unlist(k);
         cache.stats.evicted++;
         k->behind = taken;
@@ -183,42 +212,142 @@ static wf_jitk *create(const wf_program *p, const wf_jitk_opts *o, const char *a
 }
 
 /* -- compiling -------------------------------------------------------------------------------------------- */
-static void enqueue(wf_jitk *k)
+static void enqueue(wf_jitk_queue *q, wf_jitk *k)
 {
-    *(cache.last ? &cache.last->behind : &cache.first) = k;
-    cache.last = k;
+    *(q->last ? &q->last->behind : &q->first) = k;
+    q->last = k;
     k->behind = NULL;
+    k->queue = q;
 }
 
-/* Out of the queue and into the hands of the calling thread. */
+/* Out of its queue and into the hands of the calling thread. */
 static void take_from_queue(wf_jitk *k)
 {
+    wf_jitk_queue *q = k->queue;
     wf_jitk *before = NULL;
-    for (wf_jitk *q = cache.first; q != k; q = q->behind)
-        before = q;
-    *(before ? &before->behind : &cache.first) = k->behind;
-    if (cache.last == k)
-        cache.last = before;
+    for (wf_jitk *at = q->first; at != k; at = at->behind)
+        before = at;
+    *(before ? &before->behind : &q->first) = k->behind;
+    if (q->last == k)
+        q->last = before;
     k->behind = NULL;
+    k->queue = NULL;
     k->started = true;
 }
 
-/* Compiles a kernel taken from the queue and publishes it. Called and returns with the lock held. */
-static void compile_taken(wf_jitk *k)
+/* Looks for a kernel taken from a queue, or (loads: no) compiles it, and publishes it; one that is not on disk is not started
+ * afterwards, and in no queue. Called and returns with the lock held. */
+static bool make_taken(wf_jitk *k, bool loads)
 {
     const int64_t before = k->bytes;
     cache.busy++;
     pthread_mutex_unlock(&cache.lock);
-    wf_jitk_build(k);
+    const bool made = wf_jitk_build(k, loads);
     pthread_mutex_lock(&cache.lock);
-    const bool native = atomic_load_explicit(&k->exe, memory_order_relaxed) != NULL;
-    cache.stats.bytes += k->bytes - before;
-    cache.stats.compile_ns += k->build_ns;
-    *(!native        ? &cache.stats.failed
-      : k->from_disk ? &cache.stats.loaded
-                     : &cache.stats.compiled) += 1;
-    atomic_store_explicit(&k->state, native ? WF_JITK_NATIVE : WF_JITK_TIER0, memory_order_release);
+    if (made) {
+        const bool native = atomic_load_explicit(&k->exe, memory_order_relaxed) != NULL;
+        cache.stats.bytes += k->bytes - before;
+        cache.stats.compile_ns += k->build_ns;
+        *(!native        ? &cache.stats.failed
+          : k->from_disk ? &cache.stats.loaded
+                         : &cache.stats.compiled) += 1;
+        atomic_store_explicit(&k->state, native ? WF_JITK_NATIVE : WF_JITK_TIER0,
+                              memory_order_release);
+        cache.idle += is_idle(k);
+        k->first = NULL;
+    } else {
+        k->looked = true;
+        k->started = false;
+    }
     end_busy();
+    return made;
+}
+
+/* -- first runs, under the lock --------------------------------------------------------------------------- */
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* When its kernels do not wait any longer. */
+static int64_t due(const wf_jitk_first *r)
+{
+    if (r->kernels == 0)
+        return INT64_MAX;
+    const int64_t ns = r->kernels * KERNEL_NS * SHARE;
+    return r->since + (ns < MOST_NS ? ns : MOST_NS);
+}
+
+/* Nothing waits for it any more. */
+static void free_kernels_of(wf_jitk_first *r)
+{
+    for (wf_jitk *k = r->looked.first, *next; k; k = next) {
+        next = k->behind;
+        k->first = NULL;
+        enqueue(&cache.queue, k);
+    }
+    r->looked = (wf_jitk_queue){NULL, NULL};
+    for (wf_jitk *k = cache.queue.first; k; k = k->behind)
+        k->first = k->first == r ? NULL : k->first;
+    if (cache.looking && cache.looking->first == r)
+        cache.looking->first = NULL;
+}
+
+/* Takes it out of the list, and lets its kernels go. */
+static void end_first(wf_jitk_first *r)
+{
+    wf_jitk_first **at = &cache.first_runs;
+    while (*at && *at != r)
+        at = &(*at)->next;
+    if (*at) {
+        *at = r->next;
+        r->over = true;
+        free_kernels_of(r);
+    }
+}
+
+/* Lets those go that have waited long enough; when the next one will have, INT64_MAX: there is none. */
+static int64_t drop_due(void)
+{
+    const int64_t now = now_ns();
+    int64_t wake = INT64_MAX;
+    for (wf_jitk_first *r = cache.first_runs, *next; r; r = next) {
+        next = r->next;
+        if (due(r) <= now)
+            end_first(r);
+        else if (r->looked.first && due(r) < wake)
+            wake = due(r);
+    }
+    return wake;
+}
+
+/* Somebody else asks for k, or waits for it: it waits for no run. */
+static void let_go(wf_jitk *k)
+{
+    if (k->first && k->queue == &k->first->looked) {
+        take_from_queue(k);
+        k->started = false;
+        enqueue(&cache.queue, k);
+    }
+    k->first = NULL;
+}
+
+/* Until there is something to do, or that time. */
+static void wait_for_work(int64_t wake)
+{
+    struct timespec at;
+    if (wake == INT64_MAX) {
+        pthread_cond_wait(&cache.work, &cache.lock);
+        return;
+    }
+    clock_gettime(CLOCK_REALTIME, &at); /* a clock that is set costs no more than time on tier 0 */
+    const int64_t ns = at.tv_nsec + (wake - now_ns());
+    at.tv_sec += ns / 1000000000;
+    at.tv_nsec = ns % 1000000000;
+    at.tv_nsec = at.tv_nsec < 0 ? 0 : at.tv_nsec;
+    pthread_cond_timedwait(&cache.work, &cache.lock, &at);
 }
 
 static void *compiling_thread(void *unused)
@@ -226,13 +355,22 @@ static void *compiling_thread(void *unused)
     (void)unused;
     pthread_mutex_lock(&cache.lock);
     while (!cache.stop) {
-        wf_jitk *k = cache.first;
-        if (!k || cache.forks > 0) {
-            pthread_cond_wait(k ? &cache.done : &cache.work, &cache.lock);
+        const int64_t wake = drop_due();
+        wf_jitk *k = cache.queue.first;
+        if (!k) {
+            wait_for_work(wake);
+            continue;
+        }
+        if (cache.forks > 0) {
+            pthread_cond_wait(&cache.done, &cache.lock);
             continue;
         }
         take_from_queue(k);
-        compile_taken(k);
+        cache.looking = k;
+        const bool made = make_taken(k, k->first != NULL);
+        cache.looking = NULL;
+        if (!made)
+            enqueue(k->first ? &k->first->looked : &cache.queue, k);
         wf_jitk *surplus = take_surplus(cache.cap);
         pthread_mutex_unlock(&cache.lock);
         drop(surplus);
@@ -240,6 +378,29 @@ static void *compiling_thread(void *unused)
     }
     pthread_mutex_unlock(&cache.lock);
     return NULL;
+}
+
+void wf_jitk_first_begin(wf_jitk_first *r)
+{
+    /* or there is a CPU for the compiler */
+    *r = (wf_jitk_first){.over = wf_num_threads() < wf_pool_cpus(), .outer = first_run};
+    first_run = r;
+    if (r->over)
+        return;
+    pthread_mutex_lock(&cache.lock);
+    r->next = cache.first_runs;
+    cache.first_runs = r;
+    pthread_mutex_unlock(&cache.lock);
+}
+
+void wf_jitk_first_end(wf_jitk_first *r)
+{
+    first_run = r->outer;
+    pthread_mutex_lock(&cache.lock);
+    end_first(r);
+    if (cache.queue.first)
+        pthread_cond_signal(&cache.work);
+    pthread_mutex_unlock(&cache.lock);
 }
 
 /* At exit, before the compiler's library is closed. */
@@ -280,6 +441,8 @@ static void in_child(void)
     pthread_cond_init(&cache.done, NULL);
     cache.running = false;
     cache.forks = 0;
+    while (cache.first_runs) /* the threads of most are not here */
+        end_first(cache.first_runs);
     after_fork();
 }
 
@@ -307,11 +470,13 @@ static wf_jitk *look_up_or_list(wf_jitk *fresh)
     wf_jitk **at = find(fresh->hash, fresh->key, fresh->nkey);
     if (*at) {
         wf_jitk *k = *at;
-        k->holds++;
+        hold(k);
         k->hits++;
         cache.stats.hits++;
         unlink_use(k);
         link_use(k);
+        if (k->first != first_run)
+            let_go(k);
         return k;
     }
     *at = fresh;
@@ -320,10 +485,16 @@ static wf_jitk *look_up_or_list(wf_jitk *fresh)
     cache.stats.misses++;
     cache.stats.kernels++;
     cache.stats.bytes += fresh->bytes;
-    if (wf_env()->WEFT_JIT == 0)
+    if (wf_env()->WEFT_JIT == 0) {
         settle_at_once(fresh);
-    else
-        enqueue(fresh);
+        return fresh;
+    }
+    enqueue(&cache.queue, fresh);
+    if (first_run && !first_run->over) {
+        first_run->since = first_run->since ? first_run->since : now_ns();
+        first_run->kernels++;
+        fresh->first = first_run;
+    }
     return fresh;
 }
 
@@ -337,7 +508,7 @@ wf_jitk *wf_jitk_get(const wf_program *p, const wf_jitk_opts *opts)
     pthread_mutex_lock(&cache.lock);
     set_up();
     wf_jitk *k = look_up_or_list(fresh);
-    if (cache.first && !sync && !cache.running && !cache.stop)
+    if (cache.queue.first && !sync && !cache.running && !cache.stop)
         cache.running = pthread_create(&cache.thread, NULL, compiling_thread, NULL) == 0 &&
                         (pthread_setname_np(cache.thread, "weft-compiler"), true);
     if (!sync)
@@ -355,7 +526,7 @@ wf_jitk *wf_jitk_get(const wf_program *p, const wf_jitk_opts *opts)
 void wf_jitk_retain(wf_jitk *k)
 {
     pthread_mutex_lock(&cache.lock);
-    k->holds++;
+    hold(k);
     pthread_mutex_unlock(&cache.lock);
 }
 
@@ -365,6 +536,7 @@ void wf_jitk_release(wf_jitk *k)
         return;
     pthread_mutex_lock(&cache.lock);
     k->holds--;
+    cache.idle += is_idle(k);
     wf_jitk *surplus = take_surplus(cache.cap);
     pthread_mutex_unlock(&cache.lock);
     drop(surplus);
@@ -380,14 +552,15 @@ wf_jitk_state wf_jitk_wait(wf_jitk *k)
     if (state_of(k) != WF_JITK_PENDING)
         return (wf_jitk_state)state_of(k);
     pthread_mutex_lock(&cache.lock);
-    while (cache.forks > 0)
-        pthread_cond_wait(&cache.done, &cache.lock);
-    if (!k->started && state_of(k) == WF_JITK_PENDING) {
+    while (state_of(k) == WF_JITK_PENDING) {
+        if (k->started || cache.forks > 0) {
+            pthread_cond_wait(&cache.done, &cache.lock);
+            continue;
+        }
+        let_go(k);
         take_from_queue(k);
-        compile_taken(k);
+        make_taken(k, false);
     }
-    while (state_of(k) == WF_JITK_PENDING)
-        pthread_cond_wait(&cache.done, &cache.lock);
     pthread_mutex_unlock(&cache.lock);
     return (wf_jitk_state)state_of(k);
 }
@@ -408,7 +581,7 @@ int wf_jitk_list(wf_jitk **out, int n)
     pthread_mutex_lock(&cache.lock);
     for (wf_jitk *k = cache.newest; k; k = k->older, all++) {
         if (all < n) {
-            k->holds++;
+            hold(k);
             out[all] = k;
         }
     }

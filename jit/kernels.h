@@ -42,6 +42,25 @@ typedef struct wf_jitk_opts {
 /* The kernel of a finished program, which is copied; a hold on it that wf_jitk_release gives back. A hit
  * compares bytes and renders nothing. NULL if memory is exhausted. */
 wf_jitk *wf_jitk_get(const wf_program *p, const wf_jitk_opts *opts);
+
+/*
+ * A thread's first run of a plan, from before its kernels are asked for to the end of the run, where the pool has all CPUs: what is
+ * not on disk is compiled when it has ended, since a thread that compiled beside it would take its time from the workers
+ * (and from the caller, who waits for them). Kernels of a run that lasts ten times as long as they take to compile, or a second, do not wait any longer;
+ * nor do those that somebody else asks for as well, or waits for.
+ */
+typedef struct wf_jitk_queue {
+    wf_jitk *first, *last;
+} wf_jitk_queue;
+typedef struct wf_jitk_first {
+    int64_t since, kernels;             /* when the first was asked for; how many were */
+    wf_jitk_queue looked;               /* those that are not on disk */
+    bool over;                          /* kernels do not wait for it, or not any longer */
+    struct wf_jitk_first *outer, *next; /* of the thread; of all that there are */
+} wf_jitk_first;
+void wf_jitk_first_begin(wf_jitk_first *r);
+void wf_jitk_first_end(wf_jitk_first *r);
+
 void wf_jitk_retain(wf_jitk *k);
 void wf_jitk_release(wf_jitk *k); /* NULL is ignored */
 

@@ -53,11 +53,15 @@ static void show(const wf_target *target, const char *name, const wf_text *text)
     wf_text_free(&assembly);
 }
 
-static int object_of(wf_jitk *k, const wf_target *target, const wf_kernel *kernel,
+enum { NOT_ON_DISK = -1 }; /* no status */
+
+static int object_of(wf_jitk *k, const wf_target *target, const wf_kernel *kernel, bool loads,
                      const wf_text *identity, wf_blob *object, wf_why *why)
 {
     wf_text text = {0};
-    k->from_disk = wf_disk_get(identity->s, identity->n, object);
+    k->from_disk = !k->looked && wf_disk_get(identity->s, identity->n, object);
+    if (loads && !k->from_disk)
+        return NOT_ON_DISK;
     if (k->from_disk && !wf_env_debug(WF_DEBUG_SOURCE) && !wf_dump_folder())
         return 0;
     const int before = wf_work_enter(WF_TIMED_render);
@@ -97,7 +101,7 @@ static void tell_perf(const wf_jitk *k, const wf_exe *exe)
     pthread_mutex_unlock(&lock);
 }
 
-static int build(wf_jitk *k, wf_exe **exe, wf_why *why)
+static int build(wf_jitk *k, bool loads, wf_exe **exe, wf_why *why)
 {
     const wf_target target = {.arch = k->arch, .width = k->width};
     wf_kernel kernel;
@@ -118,7 +122,7 @@ static int build(wf_jitk *k, wf_exe **exe, wf_why *why)
     if (status == 0) {
         wf_hash128(identity.s, identity.n, hash);
         name_kernel(k, &kernel, hash);
-        status = object_of(k, &target, &kernel, &identity, &object, why);
+        status = object_of(k, &target, &kernel, loads, &identity, &object, why);
     }
     if (status == 0) {
         k->bytes += (int64_t)object.size;
@@ -130,7 +134,7 @@ static int build(wf_jitk *k, wf_exe **exe, wf_why *why)
         if (status == 0 && wf_env()->WEFT_PERF)
             tell_perf(k, *exe);
     }
-    wf_work_resume(caller, k->name);
+    wf_work_resume(caller, status == NOT_ON_DISK ? NULL : k->name);
     wf_blob_free(&object);
     wf_text_free(&identity);
     k->rows = status == 0 ? kernel.rows : NULL; /* a run asks what lies where */
@@ -180,12 +184,15 @@ static void put_section(const wf_jitk *k, bool native)
     wf_page_end(&page);
 }
 
-void wf_jitk_build(wf_jitk *k)
+bool wf_jitk_build(wf_jitk *k, bool loads)
 {
     wf_why why = {0};
     wf_exe *exe = NULL;
     const int64_t start = now_ns();
-    if (build(k, &exe, &why) != 0)
+    const int status = build(k, loads, &exe, &why);
+    if (status == NOT_ON_DISK)
+        return false;
+    if (status != 0)
         snprintf(k->reason, sizeof k->reason, "%.220s", why.rule);
     k->build_ns = now_ns() - start;
     if (wf_prof_is_on())
@@ -196,4 +203,5 @@ void wf_jitk_build(wf_jitk *k)
         fprintf(stderr, "weft: kernel %s %s in %.2f ms%s%s\n", k->name[0] ? k->name : "?",
                 exe ? k->from_disk ? "loaded" : "compiled" : "stays on tier 0",
                 (double)k->build_ns * 1e-6, exe ? "" : ": ", k->reason);
+    return true;
 }

@@ -23,7 +23,10 @@ struct wf_jitk {
     _Atomic int64_t runs, run_ns; /* that were counted */
     /* of the cache, under its lock */
     int64_t holds, hits;
-    bool listed, started; /* in the table; taken by a compiling thread */
+    bool listed, started; /* in the table; taken by a thread that looks for it or compiles */
+    bool looked;          /* it is not on disk */
+    wf_jitk_first *first; /* a run that it waits for, or NULL */
+    wf_jitk_queue *queue; /* where it lies, if it is pending and not started */
     uint64_t hash;
     char *key; /* bytes of program, options and target */
     size_t nkey;
@@ -31,11 +34,12 @@ struct wf_jitk {
     int width;
     wf_jitk *chain;         /* of the bucket */
     wf_jitk *newer, *older; /* by last use */
-    wf_jitk *behind;        /* of the queue */
+    wf_jitk *behind;        /* in its queue */
 };
 
-/* Compiles or loads: fills exe (or NULL), name, reason, from_disk, bytes, build_ns. Holds no lock. */
-void wf_jitk_build(wf_jitk *k);
+/* Compiles or loads: fills exe (or NULL), name, reason, from_disk, bytes, build_ns. Holds no lock. loads: it is not compiled; false:
+ * it would have to be, and nothing has been filled in. */
+bool wf_jitk_build(wf_jitk *k, bool loads);
 /* A native kernel over rows on operands; WEFT_EUNSUPPORTED: these are for the interpreter. */
 int wf_jitk_run_rows(const wf_jitk *k, const wf_exe *exe, const uint64_t *scalar,
                      const wf_program_args *a);

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "eager/exec.h"
@@ -447,6 +448,144 @@ Test(kernels, forked_children_compile)
     atomic_store(&stop, true);
     pthread_join(thread, NULL);
     wf_jitk_trim();
+    cr_assert_eq(system(command), 0);
+}
+
+/* -- first runs: kernels that wait ------------------------------------------------------------------------------ */
+enum { HOUR = 3600 };
+
+/* A first run that is not over for an hour, with a pool that leaves the compiler no CPU. */
+static void begin_first_run(wf_jitk_first *h)
+{
+    struct timespec now;
+    cr_assert_eq(wf_set_num_threads(wf_pool_cpus()), 0);
+    wf_jitk_first_begin(h);
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    h->since = ((int64_t)now.tv_sec + HOUR) * 1000000000;
+}
+
+static wf_jitk *ask(int length)
+{
+    static wf_program p;
+    chain(&p, length);
+    return wf_jitk_get(&p, NULL);
+}
+
+static void *ask_elsewhere(void *length)
+{
+    return ask(*(int *)length);
+}
+
+/* As a thread that is in no first run asks. */
+static wf_jitk *ask_from_another_thread(int length)
+{
+    pthread_t thread;
+    void *k;
+    cr_assert_eq(pthread_create(&thread, NULL, ask_elsewhere, &length), 0);
+    cr_assert_eq(pthread_join(thread, &k), 0);
+    return k;
+}
+
+static void wait_until_native(const wf_jitk *k)
+{
+    while (wf_jitk_get_state(k) == WF_JITK_PENDING)
+        usleep(100);
+    cr_assert_eq(wf_jitk_get_state(k), WF_JITK_NATIVE);
+}
+
+/* Kernels of a first run are compiled behind it; those that another thread asks for, too, or that somebody waits for, at once. */
+Test(kernels, a_first_run_is_spared)
+{
+    setenv("WEFT_CACHE_SIZE", "0", 1);
+    NEED_LLVM();
+    enum { HELD = 4 };
+    wf_jitk *held[HELD];
+    wf_jitk_first h;
+    begin_first_run(&h);
+    for (int i = 0; i < HELD; i++)
+        held[i] = ask(10 + i);
+    wf_jitk *other = ask_from_another_thread(20); /* behind them in the queue */
+    wait_until_native(other);
+    for (int i = 0; i < HELD; i++)
+        cr_assert_eq(wf_jitk_get_state(held[i]), WF_JITK_PENDING, "%d", i);
+    wf_jitk_release(ask(11));
+    cr_assert_eq(wf_jitk_get_state(held[1]), WF_JITK_PENDING, "the run itself asks again");
+    wf_jitk *both = ask_from_another_thread(12);
+    cr_assert_eq(both, held[2]);
+    wait_until_native(both);
+    cr_assert_eq(wf_jitk_wait(held[3]), WF_JITK_NATIVE);
+    cr_assert_eq(wf_jitk_get_state(held[0]), WF_JITK_PENDING);
+    wf_jitk_first_end(&h);
+    for (int i = 0; i < HELD; i++) {
+        wait_until_native(held[i]);
+        wf_jitk_release(held[i]);
+    }
+    wf_jitk_release(other);
+    wf_jitk_release(both);
+    cr_assert_eq(stats().compiled, HELD + 1);
+}
+
+/* One that lasts is not spared for ever, nor one that leaves the compiler a CPU. */
+Test(kernels, a_long_first_run_is_not_spared)
+{
+    setenv("WEFT_CACHE_SIZE", "0", 1);
+    NEED_LLVM();
+    wf_jitk_first h;
+    begin_first_run(&h);
+    h.since = 1;
+    wf_jitk *k = ask(10);
+    wait_until_native(k);
+    wf_jitk_release(k);
+    k = ask(11); /* it is over for these, too */
+    wait_until_native(k);
+    wf_jitk_release(k);
+    wf_jitk_first_end(&h);
+    if (wf_pool_cpus() > 1) {
+        begin_first_run(&h);
+        wf_jitk_first_end(&h);
+        cr_assert_eq(wf_set_num_threads(wf_pool_cpus() - 1), 0);
+        wf_jitk_first_begin(&h);
+        h.since = INT64_MAX / 2;
+        k = ask(12);
+        wait_until_native(k);
+        wf_jitk_release(k);
+        wf_jitk_first_end(&h);
+    }
+}
+
+/* What an earlier process compiled is native in the first run; a child does not wait for the runs of its parent's threads. */
+Test(kernels, a_first_run_finds_kernels_on_disk)
+{
+    char folder[64], command[96];
+    snprintf(folder, sizeof folder, "/tmp/weft-kernels-%d", (int)getpid());
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    setenv("WEFT_CACHE_DIR", folder, 1);
+    setenv("WEFT_CACHE_SIZE", "8M", 1);
+    NEED_LLVM();
+    static wf_program p;
+    wf_jitk_first h;
+    int status;
+    chain(&p, 30);
+    wf_jitk_release(wf_jitk_get(&p, &(wf_jitk_opts){.sync = true}));
+    wf_jitk_trim();
+    begin_first_run(&h);
+    wf_jitk *k = ask(30), *held = ask(31);
+    wait_until_native(k);
+    cr_assert_eq(stats().loaded, 1);
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(60);
+        wf_jitk_release(ask(32)); /* there is a thread again */
+        while (wf_jitk_get_state(held) == WF_JITK_PENDING)
+            usleep(100);
+        _exit(wf_jitk_get_state(held) != WF_JITK_NATIVE);
+    }
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%x", (unsigned)status);
+    wf_jitk_first_end(&h);
+    wf_jitk_wait(held);
+    wf_jitk_release(held);
+    wf_jitk_release(k);
     cr_assert_eq(system(command), 0);
 }
 
