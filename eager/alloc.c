@@ -7,6 +7,8 @@
  *                  page describes its units, so a block finds its span by masking its address
  *   heap           everything else, slabs included: best fit over mapped memory (heap.c)
  *
+ * Beside them lies scratch: a stack a thread, cut by moving its end, as large as the thread needed at once so far.
+ *
  * The last two are guarded by one lock and work on batches for the thread caches. Frees carry the
  * size, so blocks have no headers. Size classes are 8 per doubling, which bounds waste at 12.5 %
  * and, with best fit over the same classes, keeps a loop of varying sizes from growing.
@@ -47,7 +49,8 @@ enum {
     N_SPAN = 40,   /* classes up to 8 KiB */
     N_UNIT = 32,   /* units of a slab */
     CACHE_BYTES = 128 << 10,
-    CACHE_COUNT = 128,
+    CACHE_COUNT = 1024,
+    BATCH = 64,            /* blocks that come on top of one from the shared layers */
     FLUSH_BYTES = 1 << 16, /* a thread's live bytes are added to the total in such steps */
 };
 static const size_t max_cached = 64 * WF_KIB, unit_size = 64 * WF_KIB;
@@ -72,13 +75,21 @@ typedef struct tcache {
     uint16_t count[N_CACHED];
     _Atomic int64_t live;   /* bytes of this thread not yet in total.live; may be negative */
     _Atomic int64_t high;   /* largest `live` since it was last added to the total */
-    _Atomic int64_t allocs; /* all of this thread's */
+    _Atomic int64_t allocs; /* all of this thread's, both */
+    _Atomic int64_t mallocs;
+    struct {
+        char *base; /* NULL: none yet */
+        size_t cap, end;
+        size_t beside; /* bytes in use that found no room */
+        size_t need;   /* most in use at once, beside it too */
+        uint32_t uses; /* blocks of it in use */
+    } scratch;
     struct tcache *prev, *next;
 } tcache;
 
 static struct {
     pthread_mutex_t lock;
-    int64_t live, peak, allocs; /* of finished threads, and what threads have added */
+    int64_t live, peak, allocs, mallocs; /* of finished threads, and what threads have added */
     tcache *threads;
 } total = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -153,14 +164,19 @@ static void add_to_total(tcache *t)
     set(&t->high, 0);
 }
 
-static inline bool count_alloc(tcache *t, size_t size)
+static inline bool count_live(tcache *t, size_t size)
 {
     int64_t live = get(&t->live) + (int64_t)size;
     set(&t->live, live);
-    set(&t->allocs, get(&t->allocs) + 1);
     if (live > get(&t->high))
         set(&t->high, live);
     return live > FLUSH_BYTES;
+}
+
+static inline bool count_alloc(tcache *t, size_t size)
+{
+    set(&t->allocs, get(&t->allocs) + 1);
+    return count_live(t, size);
 }
 
 static inline bool count_free(tcache *t, size_t size)
@@ -189,11 +205,12 @@ static void count_direct(int64_t size, int allocs)
 void wf_alloc_get_stats(wf_alloc_stats *out)
 {
     lock();
-    int64_t live = total.live, high = total.live, allocs = total.allocs;
+    int64_t live = total.live, high = total.live, allocs = total.allocs, mallocs = total.mallocs;
     for (tcache *t = total.threads; t; t = t->next) {
         live += get(&t->live);
         high += get(&t->high);
         allocs += get(&t->allocs);
+        mallocs += get(&t->mallocs);
     }
     *out = (wf_alloc_stats){
         .live_bytes = live,
@@ -201,6 +218,7 @@ void wf_alloc_get_stats(wf_alloc_stats *out)
         .reserved_bytes = ALLOC_ASAN ? live : wf_heap.reserved,
         .allocs = allocs,
         .system_allocs = ALLOC_ASAN ? allocs : wf_heap.system_allocs,
+        .mallocs = mallocs,
     };
     unlock();
 }
@@ -369,13 +387,24 @@ static void flush_cache(tcache *t)
         flush_class(t, c, 0);
 }
 
+/* Gives the stack back. Under the lock; nothing of it is in use. */
+static void drop_scratch(tcache *t)
+{
+    if (t->scratch.base)
+        central_free(t->scratch.base, wf_class_of(t->scratch.cap));
+    t->scratch.base = NULL;
+    t->scratch.cap = 0;
+}
+
 static void thread_exit(void *cache)
 {
     tcache *t = cache;
     lock();
     flush_cache(t);
+    drop_scratch(t);
     add_to_total(t);
     total.allocs += get(&t->allocs);
+    total.mallocs += get(&t->mallocs);
     LIST_REMOVE(total.threads, t);
     unlock();
     mine = NULL;
@@ -423,13 +452,14 @@ static void publish(tcache *t)
     unlock();
 }
 
-/* A block from the shared layers, with half a cache of others on top for small classes (heap blocks
+/* A block from the shared layers, with up to half a cache of others on top for small classes (heap blocks
  * come one by one: a spare one could be the only one that is needed elsewhere). */
 static void *refill(tcache *t, unsigned class)
 {
     lock();
     void *p = central_alloc(class);
-    for (unsigned n = p && t && class < N_SPAN ? cache_limit(class) / 2 : 0; n > 0; n--) {
+    unsigned n = p && t && class < N_SPAN ? cache_limit(class) / 2 : 0;
+    for (n = n < BATCH ? n : BATCH; n > 0; n--) {
         block *b = central_alloc(class);
         if (!b)
             break;
@@ -601,15 +631,33 @@ void wf_free(void *p, size_t size)
         publish(t);
 }
 
+void *wf_object(size_t size)
+{
+    tcache *t = mine;
+    if (!ALLOC_ASAN && __builtin_expect(t && size <= max_cached && !get(&fail_left), 1)) {
+        block *b = pop(t, wf_class_of(size + (size == 0)));
+        if (__builtin_expect(b != NULL, 1)) {
+            if (__builtin_expect(count_live(t, size), 0))
+                publish(t);
+            return b;
+        }
+    }
+    return wf_alloc(size);
+}
+
 int64_t wf_alloc_trim(void)
 {
-    if (ALLOC_ASAN)
-        return 0;
-    tcache *t = my_cache();
+    tcache *t = ALLOC_ASAN ? NULL : my_cache();
     lock();
+    if (wf_heap.reclaim)
+        wf_heap.reclaim();
     if (t)
         flush_cache(t);
-    int64_t given = wf_heap_trim(0);
+    if (t && t->scratch.uses == 0) {
+        drop_scratch(t);
+        t->scratch.need = 0;
+    }
+    int64_t given = ALLOC_ASAN ? 0 : wf_heap_trim(0);
     unlock();
     return given;
 }
@@ -673,17 +721,131 @@ bool wf_alloc_has_source(void)
     return has;
 }
 
+/* -- scratch ----------------------------------------------------------------------------------- */
+
+static size_t scratch_room(size_t size)
+{
+    return WF_ALIGN_UP(size + (size == 0), BLOCK_ALIGN);
+}
+
+/* Makes the stack, of which nothing is in use, as large as was needed. */
+__attribute__((noinline)) static void grow_scratch(tcache *t)
+{
+    size_t cap = 2 * t->scratch.cap > t->scratch.need ? 2 * t->scratch.cap : t->scratch.need;
+    cap = cap > WF_SCRATCH_MOST ? WF_SCRATCH_MOST : wf_alloc_round(cap);
+    if (cap <= t->scratch.cap)
+        return;
+    lock();
+    drop_scratch(t);
+    t->scratch.base = central_alloc(wf_class_of(cap));
+    t->scratch.cap = t->scratch.base ? cap : 0;
+    unlock();
+    set(&t->allocs, get(&t->allocs) + 1);
+}
+
+void *wf_scratch(size_t size)
+{
+    tcache *t = mine;
+    if (ALLOC_ASAN || !t || size > WF_SCRATCH_MOST || get(&fail_left))
+        return wf_alloc(size);
+    const size_t room = scratch_room(size), need = t->scratch.end + t->scratch.beside + room;
+    t->scratch.need = need > t->scratch.need ? need : t->scratch.need;
+    if (__builtin_expect(t->scratch.uses == 0 && t->scratch.need > t->scratch.cap, 0))
+        grow_scratch(t);
+    if (__builtin_expect(room <= t->scratch.cap - t->scratch.end, 1)) {
+        char *p = t->scratch.base + t->scratch.end;
+        t->scratch.end += room;
+        t->scratch.uses++;
+        if (__builtin_expect(count_live(t, size), 0))
+            publish(t);
+        return p;
+    }
+    void *p = wf_alloc(size);
+    t->scratch.beside += p ? room : 0;
+    return p;
+}
+
+void wf_scratch_free(void *p, size_t size)
+{
+    tcache *t = mine;
+    const size_t room = scratch_room(size);
+    if (!t || !t->scratch.base || (uintptr_t)p - (uintptr_t)t->scratch.base >= t->scratch.cap) {
+        if (p && t)
+            t->scratch.beside -= room < t->scratch.beside ? room : t->scratch.beside;
+        wf_free(p, size);
+        return;
+    }
+    const size_t at = (size_t)((char *)p - t->scratch.base);
+    t->scratch.uses--;
+    /* what lies below and was given back earlier goes with the last one */
+    t->scratch.end = t->scratch.uses == 0 ? 0 : at + room == t->scratch.end ? at : t->scratch.end;
+    if (__builtin_expect(count_free(t, size), 0))
+        publish(t);
+}
+
+/* -- blocks that wait for their next use (kept.c) ---------------------------------------------- */
+
+void wf_alloc_idle(size_t size, int idle)
+{
+    tcache *t = ALLOC_ASAN ? NULL : mine ? mine : my_cache();
+    if (!t)
+        count_direct(idle ? -(int64_t)size : (int64_t)size, 0);
+    else if (idle ? count_free(t, size) : count_live(t, size))
+        publish(t);
+}
+
+int wf_alloc_refuses(size_t size)
+{
+    if (__builtin_expect(!get(&fail_left), 1) || !planned_failure())
+        return 0;
+    missed = size;
+    return 1;
+}
+
+void wf_alloc_lock(void)
+{
+    pthread_once(&once, init);
+    lock();
+}
+
+void wf_alloc_unlock(void)
+{
+    unlock();
+}
+
+void wf_alloc_release(void *p, size_t size)
+{
+    if (ALLOC_ASAN)
+        free(p);
+    else
+        central_free(p, wf_class_of(size + (size == 0)));
+}
+
+int64_t wf_alloc_most_idle(void)
+{
+    return wf_heap.cached_cap / 2;
+}
+
 /* -- host-side small objects ------------------------------------------------------------------- */
+
+static void count_malloc(void)
+{
+    tcache *t = mine ? mine : my_cache();
+    if (t)
+        set(&t->mallocs, get(&t->mallocs) + 1);
+}
 
 void *wf_malloc(size_t size)
 {
     pthread_once(&once, init);
+    count_malloc();
     return planned_failure() ? NULL : malloc(size + (size == 0));
 }
 
 void *wf_realloc(void *p, size_t size)
 {
     pthread_once(&once, init);
+    count_malloc();
     return planned_failure() ? NULL : realloc(p, size + (size == 0));
 }
 
@@ -708,6 +870,19 @@ void *wf_more_room(void *array, uint32_t *cap, uint32_t first, size_t size)
     const uint32_t more = *cap ? *cap * 2 : first;
     void *p = more > *cap ? wf_realloc(array, more * size) : NULL;
     *cap = p ? more : *cap;
+    return p;
+}
+
+void *wf_more_objects(void *array, uint32_t *cap, uint32_t first, size_t size)
+{
+    const uint32_t more = *cap ? *cap * 2 : first;
+    void *p = more > *cap ? wf_object(more * size) : NULL;
+    if (p && *cap)
+        memcpy(p, array, *cap * size);
+    if (p) {
+        wf_free(array, *cap * size);
+        *cap = more;
+    }
     return p;
 }
 

@@ -9,7 +9,6 @@
  */
 #include "eager/heap.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -369,6 +368,8 @@ void *wf_heap_alloc(size_t size)
     if (!reserve_chunks(2))
         return NULL;
     chunk *c = best_fit(size, align);
+    if (!c && wf_heap.reclaim && wf_heap.reclaim() && reserve_chunks(2))
+        c = best_fit(size, align);
     if (!c) {
         if (!grow(size) || !reserve_chunks(2))
             return NULL;

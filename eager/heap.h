@@ -10,6 +10,7 @@
 #ifndef EAGER_HEAP_H
 #define EAGER_HEAP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,6 +27,8 @@ typedef struct wf_heap_numbers {
     int64_t system_allocs; /* mappings made */
     int64_t cached_cap;    /* most free bytes to keep; set at the start */
     int64_t reserved_cap;  /* most bytes to map */
+    bool (*reclaim)(
+        void); /* NULL, or frees what nobody uses, before more is mapped: false if there was nothing */
 } wf_heap_numbers;
 
 extern wf_heap_numbers wf_heap;

@@ -187,18 +187,19 @@ WEFT_API weft_status weft_assign(weft_tensor *x, weft_tensor value);
 /* Bytes and counts of this process, all threads: tensors in host memory; GPUs are weft_cuda_get_memory's. What the compiler
  * takes is not in it. */
 typedef struct weft_memory_stats {
-    int64_t live_bytes;         /* tensor storage in use */
-    int64_t peak_bytes;         /* largest live_bytes since weft_memory_reset_peak */
-    int64_t reserved_bytes;     /* held from the system, in use or cached */
-    int64_t live_tensors;       /* handles alive on all threads */
-    int64_t kept_tensors;       /* of those, kept */
-    int64_t allocations;        /* storage allocations so far */
+    int64_t live_bytes;     /* tensor storage in use */
+    int64_t peak_bytes;     /* largest live_bytes since weft_memory_reset_peak */
+    int64_t reserved_bytes; /* held from the system, in use or cached */
+    int64_t live_tensors;   /* handles alive on all threads */
+    int64_t kept_tensors;   /* of those, kept */
+    int64_t
+        allocations; /* storage allocations so far; a traced call mostly uses what the one before it left */
     int64_t system_allocations; /* of those, the ones that asked the system */
     int64_t cap_bytes;          /* most reserved_bytes there may be; 0: no limit */
 } weft_memory_stats;
 WEFT_API void weft_memory_get_stats(weft_memory_stats *out);
 WEFT_API void weft_memory_reset_peak(void);
-/* Gives cached memory back to the system; returns the bytes given back. */
+/* Gives cached memory, and what traced functions keep between calls, back to the system; returns the bytes given back. */
 WEFT_API int64_t weft_memory_trim(void);
 /* Most bytes of host memory to hold, in use or cached, from now on; 0: no limit (the start: WEFT_ALLOC_CAP). A request that would
  * take more gives back what is cached first; if that is not enough it is WEFT_ENOMEM (weft_oom_report), and nothing else has

@@ -1,6 +1,6 @@
 /*
  * tests/unit/test_alloc.c -- the caching allocator: blocks never overlap, counters are exact, memory
- * is reused and returned, failures can be planned.
+ * is reused and returned, failures can be planned; blocks that wait for their next use, and scratch.
  *
  * ctest: threads
  */
@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "eager/alloc.h"
+#include "eager/kept.h"
 #include "tests/support/sanitized.h"
 
 /* Under AddressSanitizer blocks are the system's and nothing is cached. */
@@ -238,6 +239,230 @@ Test(alloc, growing_sizes, .disabled = !CACHING)
     cr_assert(wf_alloc_trim() > 0);
     cr_assert_eq(stats().reserved_bytes, 2 << 20);
     wf_free(keep, 100);
+    wf_alloc_trim();
+    cr_assert_eq(stats().reserved_bytes, 0);
+}
+
+/* -- blocks that wait for their next use -------------------------------------------------------- */
+
+Test(kept, a_block_comes_back)
+{
+    static const size_t sizes[] = {WF_KEPT_FROM, 5000, 70000, 3000000};
+    cr_assert_null(wf_kept_new(WF_KEPT_FROM - 1), "small ones are in the thread's list");
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const size_t n = sizes[i];
+        wf_kept *k = wf_kept_new(n);
+        cr_assert_not_null(k);
+        cr_assert_eq(wf_kept_size(k), n);
+        const wf_alloc_stats before = stats();
+        char *a = wf_kept_take(k), *b = wf_kept_take(k);
+        cr_assert(a && b && a != b && (uintptr_t)a % 64 == 0);
+        a[0] = a[n - 1] = 1;
+        cr_assert_eq(stats().live_bytes - before.live_bytes, (int64_t)(2 * n));
+        wf_kept_give(k, a);
+        wf_kept_give(k, b); /* one waits already */
+        cr_assert_eq(stats().live_bytes, before.live_bytes, "what waits is not live");
+        const int64_t allocs = stats().allocs;
+        for (int use = 0; use < 100; use++) {
+            char *p = wf_kept_take(k);
+            cr_assert_eq(p, a);
+            p[0] = p[n - 1] = 1;
+            cr_assert_eq(stats().live_bytes - before.live_bytes, (int64_t)n);
+            wf_kept_give(k, p);
+        }
+        cr_assert_eq(stats().allocs, allocs, "nobody was asked");
+        a = wf_kept_take(k);
+        b = wf_kept_take(k);
+        wf_kept_close(k); /* those that are in use go where others go */
+        a[n - 1] = b[n - 1] = 1;
+        wf_kept_give(k, b);
+        wf_kept_give(k, a);
+        cr_assert_eq(stats().live_bytes, before.live_bytes);
+    }
+    wf_kept_close(NULL);
+}
+
+/* What waits is given up before the system is asked, and when the caller says so. */
+Test(kept, blocks_that_wait_do_not_make_the_process_larger, .disabled = !CACHING)
+{
+    enum { N = 8, MB = 1 << 20 };
+    wf_kept *k[N];
+    void *block[N];
+    for (int i = 0; i < N; i++) {
+        k[i] = wf_kept_new(4 * MB);
+        cr_assert_not_null(k[i]);
+        block[i] = wf_kept_take(k[i]);
+    }
+    for (int i = 0; i < N; i++) {
+        wf_kept_give(k[i], block[i]);
+    }
+    const wf_alloc_stats full = stats();
+    cr_assert_geq(full.reserved_bytes, N * 4 * MB, "each has its own");
+    for (int i = 0; i < N; i++) {
+        block[i] = wf_alloc(4 * MB);
+        cr_assert_not_null(block[i]);
+    }
+    cr_assert_eq(stats().reserved_bytes, full.reserved_bytes, "made of what waited");
+    cr_assert_eq(stats().system_allocs, full.system_allocs);
+    for (int i = 0; i < N; i++) {
+        wf_free(block[i], 4 * MB);
+    }
+    for (int i = 0; i < N; i++) {
+        wf_kept_give(k[i], wf_kept_take(k[i]));
+    }
+    cr_assert_eq(stats().reserved_bytes, full.reserved_bytes);
+    cr_assert_geq(wf_alloc_trim(), N * 4 * MB);
+    cr_assert_eq(stats().reserved_bytes, 0);
+    void *p = wf_kept_take(k[0]);
+    cr_assert_not_null(p);
+    wf_kept_give(k[0], p);
+    for (int i = 0; i < N; i++) {
+        wf_kept_close(k[i]);
+    }
+    wf_alloc_trim();
+    cr_assert_eq(stats().reserved_bytes, 0);
+}
+
+Test(kept, no_more_than_is_worth_it)
+{
+    cr_assert_null(wf_kept_new((size_t)1 << 45));
+    wf_alloc_fail_after(1, 1);
+    cr_assert_null(wf_kept_new(10000));
+    wf_alloc_fail_after(0, 0);
+    wf_kept *k = wf_kept_new(10000);
+    wf_alloc_fail_after(1, 1);
+    cr_assert_null(wf_kept_take(k), "nothing waits");
+    wf_alloc_fail_after(0, 0);
+    wf_kept_give(k, wf_kept_take(k));
+    wf_alloc_fail_after(1, 0);
+    cr_assert_null(wf_kept_take(k), "it counts");
+    wf_kept_give(k, wf_kept_take(k));
+    wf_kept_close(k);
+    cr_assert_eq(stats().live_bytes, 0);
+}
+
+static wf_kept *shared;
+
+static void *use_shared(void *arg)
+{
+    uint64_t state = (uintptr_t)arg;
+    intptr_t bad = 0;
+    held mine[4] = {{.p = NULL}};
+    for (int i = 0; i < STEPS; i++) {
+        held *h = &mine[next(&state) % 4];
+        if (h->p) {
+            bad += !intact(h);
+            wf_kept_give(shared, h->p);
+            h->p = NULL;
+        } else {
+            *h = (held){wf_kept_take(shared), 10000, 0};
+            bad += !h->p;
+            mark(h, &state);
+        }
+        if (i % 5000 == 4999)
+            wf_alloc_trim(); /* takes from under them what waits */
+    }
+    for (int i = 0; i < 4; i++) {
+        if (mine[i].p)
+            wf_kept_give(shared, mine[i].p);
+    }
+    return (void *)bad;
+}
+
+Test(kept, threads_never_have_one_block)
+{
+    const int64_t live = stats().live_bytes;
+    pthread_t threads[THREADS];
+    shared = wf_kept_new(10000);
+    for (uintptr_t t = 0; t < THREADS; t++)
+        pthread_create(&threads[t], NULL, use_shared, (void *)(t + 1));
+    for (int t = 0; t < THREADS; t++) {
+        void *bad;
+        pthread_join(threads[t], &bad);
+        cr_assert_eq((intptr_t)bad, 0);
+    }
+    wf_kept_close(shared);
+    cr_assert_eq(stats().live_bytes, live);
+}
+
+/* -- scratch, small things ---------------------------------------------------------------------- */
+
+Test(scratch, is_asked_for_once, .disabled = !CACHING)
+{
+    static const size_t sizes[] = {1, 64, 1000, 40000, 300000, 70000};
+    enum { N = sizeof sizes / sizeof *sizes };
+    int64_t allocs = 0, sum = 0;
+    wf_free(wf_alloc(1), 1); /* the thread has its lists */
+    const int64_t live = stats().live_bytes;
+    for (int round = 0; round < 20; round++) {
+        held h[N];
+        uint64_t state = (uint64_t)round + 1;
+        allocs = round == 2 ? stats().allocs : allocs;
+        for (int i = 0; i < N; i++) {
+            h[i] = (held){wf_scratch(sizes[i]), sizes[i], 0};
+            cr_assert_not_null(h[i].p);
+            mark(&h[i], &state);
+            sum += (int64_t)sizes[i];
+        }
+        cr_assert_eq(stats().live_bytes - live, sum);
+        for (int i = 0; i < N; i++) { /* the latest first, the first first, in between */
+            held *one = &h[round % 3 == 0 ? N - 1 - i : round % 3 == 1 ? i : (i * 5 + 2) % N];
+            cr_assert(intact(one));
+            wf_scratch_free(one->p, one->size);
+            sum -= (int64_t)one->size;
+        }
+        cr_assert_eq(stats().live_bytes, live);
+    }
+    cr_assert_eq(stats().allocs, allocs, "the stack is as large as was needed at once");
+    const size_t large = WF_SCRATCH_MOST + 1;
+    void *p = wf_scratch(large);
+    cr_assert_not_null(p);
+    cr_assert_eq(stats().allocs, allocs + 1);
+    wf_scratch_free(p, large);
+    wf_scratch_free(NULL, 5);
+    cr_assert_null(wf_scratch((size_t)1 << 46));
+    cr_assert_eq(stats().live_bytes, live);
+    wf_alloc_trim();
+    cr_assert_eq(stats().reserved_bytes, 0, "it is given back");
+    p = wf_scratch(100);
+    cr_assert_not_null(p);
+    wf_alloc_trim(); /* not while it is used */
+    memset(p, 1, 100);
+    wf_scratch_free(p, 100);
+}
+
+Test(scratch, fails_as_planned)
+{
+    wf_scratch_free(wf_scratch(1000), 1000);
+    wf_free(wf_object(100), 100);
+    wf_alloc_fail_after(1, 0);
+    cr_assert_null(wf_scratch(1000));
+    wf_alloc_fail_after(1, 0);
+    cr_assert_null(wf_object(100));
+    void *p = wf_scratch(1000);
+    cr_assert_not_null(p);
+    wf_scratch_free(p, 1000);
+    cr_assert_eq(stats().live_bytes, 0);
+}
+
+/* Small things count where the thread's list had none. */
+Test(alloc, objects_are_counted_where_they_are_asked_for, .disabled = !CACHING)
+{
+    enum { N = 500 };
+    void *p[N];
+    for (int i = 0; i < N; i++)
+        p[i] = wf_object(128);
+    const wf_alloc_stats most = stats();
+    cr_assert(most.allocs > 0 && most.live_bytes == N * 128);
+    for (int i = 0; i < N; i++)
+        wf_free(p[i], 128);
+    for (int i = 0; i < N; i++)
+        p[i] = wf_object(128);
+    cr_assert_eq(stats().allocs, most.allocs);
+    for (int i = 0; i < N; i++)
+        wf_free(p[i], 128);
+    wf_mfree(wf_malloc(1));
+    cr_assert_eq(stats().mallocs, most.mallocs + 1);
     wf_alloc_trim();
     cr_assert_eq(stats().reserved_bytes, 0);
 }
