@@ -67,7 +67,8 @@ static weft_tensor join(const char *op, const weft_tensor *parts, int n, int axi
             return wf_raise(a.c, op, n, parts, &why);
         }
     }
-    weft_tensor few[FEW], *t = n <= FEW ? few : wf_malloc((size_t)n * sizeof *t);
+    const size_t bytes = (size_t)n * sizeof(weft_tensor);
+    weft_tensor few[FEW], *t = n <= FEW ? few : wf_scratch(bytes);
     if (!t) {
         return wf_api_error(op, WEFT_ENOMEM, "out of memory for %d operands", n);
     }
@@ -84,7 +85,7 @@ static weft_tensor join(const char *op, const weft_tensor *parts, int n, int axi
         wf_dispatch(WF_OP_CONCAT, &(wf_attr){.n_ints = 1, .ints = &i}, n, t, 1, &r);
     }
     if (t != few) {
-        wf_mfree(t);
+        wf_scratch_free(t, bytes);
     }
     return wf_called_end(&w, weft_scope_return(sc, r));
 }

@@ -23,8 +23,8 @@ void wf_call_close(wf_call *k)
         wf_end_hold(k->c, k->slot[i], (wf_hold)k->held[i]);
     }
     if (k->slot != k->slot_) {
-        wf_mfree(k->slot);
-        wf_mfree(k->held);
+        wf_scratch_free(k->held, (size_t)k->most * sizeof *k->held);
+        wf_scratch_free(k->slot, (size_t)k->most * sizeof *k->slot);
     }
 }
 
@@ -91,8 +91,9 @@ int wf_call_open(wf_call *k, wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc,
         if (nsrc > WF_MOST_SRC) {
             return wf_too_many(&k->why, op, nsrc);
         }
-        k->slot = wf_malloc((size_t)nsrc * sizeof *k->slot);
-        k->held = wf_malloc((size_t)nsrc * sizeof *k->held);
+        k->most = nsrc;
+        k->slot = wf_scratch((size_t)nsrc * sizeof *k->slot);
+        k->held = wf_scratch((size_t)nsrc * sizeof *k->held);
         if (!k->slot || !k->held) {
             return wf_fail(&k->why, WEFT_ENOMEM, "out of memory for %d operands", nsrc);
         }

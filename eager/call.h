@@ -23,6 +23,7 @@ typedef struct wf_call {
     uint16_t *held; /* wf_hold */
     wf_slot *slot_[SMALL_SRC];
     uint16_t held_[SMALL_SRC];
+    int most; /* operands that there is other room for */
     bool tracked;
     uint8_t device; /* of operands and results */
     bool last;      /* results lie channels-last where they can (eager/layout.h) */

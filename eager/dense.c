@@ -29,7 +29,7 @@ int wf_dense_of(const wf_view *v, int dt, wf_dense *out, wf_why *why)
     }
     int64_t n = wf_view_numel(v);
     out->bytes = wf_scratch_bytes(n, wf_dtype_size(dt));
-    out->owned = out->bytes || n == 0 ? wf_alloc(out->bytes) : NULL;
+    out->owned = out->bytes || n == 0 ? wf_scratch(out->bytes) : NULL;
     if (!out->owned) {
         return wf_no_memory(why, out->bytes);
     }
@@ -42,7 +42,7 @@ int wf_dense_of(const wf_view *v, int dt, wf_dense *out, wf_why *why)
 void wf_dense_free(wf_dense *d)
 {
     if (d->owned) {
-        wf_free(d->owned, d->bytes);
+        wf_scratch_free(d->owned, d->bytes);
         d->owned = NULL;
     }
 }

@@ -146,7 +146,8 @@ static bool has_scalar(const wf_call *k)
 static void with_scalars(wf_call *k, int ndst, weft_tensor *dst)
 {
     weft_tensor small[SMALL_SRC];
-    weft_tensor *t = k->nsrc > SMALL_SRC ? wf_malloc((size_t)k->nsrc * sizeof *t) : small;
+    const size_t bytes = (size_t)k->nsrc * sizeof(weft_tensor);
+    weft_tensor *t = k->nsrc > SMALL_SRC ? wf_scratch(bytes) : small;
     if (!t) {
         wf_fail(&k->why, WEFT_ENOMEM, "out of memory for %d operands", k->nsrc);
         wf_call_fail_all(k, ndst, dst);
@@ -164,7 +165,7 @@ static void with_scalars(wf_call *k, int ndst, weft_tensor *dst)
     }
     weft_scope_end(sc);
     if (t != small) {
-        wf_mfree(t);
+        wf_scratch_free(t, bytes);
     }
 }
 
@@ -181,8 +182,8 @@ static int operands_open(wf_call *k, operands *o)
     o->view = o->view_;
     o->type = o->type_;
     if (k->nsrc > SMALL_SRC) {
-        o->view = wf_malloc((size_t)k->nsrc * sizeof *o->view);
-        o->type = wf_malloc((size_t)k->nsrc * sizeof *o->type);
+        o->view = wf_scratch((size_t)k->nsrc * sizeof *o->view);
+        o->type = wf_scratch((size_t)k->nsrc * sizeof *o->type);
         if (!o->view || !o->type) {
             return wf_fail(&k->why, WEFT_ENOMEM, "out of memory for %d operands", k->nsrc);
         }
@@ -201,12 +202,11 @@ static int operands_open(wf_call *k, operands *o)
 
 static void operands_close(wf_call *k, operands *o)
 {
-    (void)k;
-    if (o->view != o->view_) {
-        wf_mfree(o->view);
-    }
     if (o->type != o->type_) {
-        wf_mfree(o->type);
+        wf_scratch_free(o->type, (size_t)k->nsrc * sizeof *o->type);
+    }
+    if (o->view != o->view_) {
+        wf_scratch_free(o->view, (size_t)k->nsrc * sizeof *o->view);
     }
 }
 

@@ -496,7 +496,7 @@ static int inner_offsets(const wf_view *dst, const wf_view *values, int axis, in
         return 0;
     }
     table->bytes = wf_scratch_bytes(inner, sizeof(int64_t));
-    int64_t *t = table->bytes ? wf_alloc(table->bytes) : NULL;
+    int64_t *t = table->bytes ? wf_scratch(table->bytes) : NULL;
     if (!t) {
         return wf_no_memory(why, table->bytes);
     }
@@ -515,7 +515,7 @@ static int open_accumulator(wf_exec *e, int dt, wf_view *acc, size_t *bytes)
     if (dt != acc->dtype) {
         *bytes = wf_scratch_bytes(wf_view_numel(acc), wf_dtype_size(dt));
         acc->dtype = (uint8_t)dt;
-        acc->data = *bytes ? wf_alloc(*bytes) : NULL;
+        acc->data = *bytes ? wf_scratch(*bytes) : NULL;
         if (!acc->data) {
             return wf_no_memory(e->why, *bytes);
         }
@@ -552,7 +552,7 @@ static int add_values(wf_exec *e, add_args *a)
         wf_parallel_for(outer * chunks, grain, add_task(dt), a);
         if (acc.data != e->dst[0].data) {
             wf_copy(&e->dst[0], &acc);
-            wf_free(acc.data, bytes);
+            wf_scratch_free(acc.data, bytes);
         }
     }
     wf_dense_free(&table);

@@ -297,7 +297,7 @@ static int linear_half(wf_exec *e, int64_t rows)
     int64_t block = rows < HALF_ROWS ? rows : HALF_ROWS;
     size_t bytes = wf_scratch_bytes(block, sizeof(float) * (size_t)out);
     wf_dense x = {0}, w32 = {0}, b32 = {0};
-    float *y = bytes ? wf_alloc(bytes) : NULL;
+    float *y = bytes ? wf_scratch(bytes) : NULL;
     int code = y ? 0 : wf_no_memory(e->why, bytes);
     if (!code && (code = wf_dense_of(&e->src[0], WEFT_F32, &x, e->why)) == 0 &&
         (code = wf_dense_of(w, WEFT_F32, &w32, e->why)) == 0) {
@@ -324,7 +324,7 @@ static int linear_half(wf_exec *e, int64_t rows)
     wf_dense_free(&b32);
     wf_dense_free(&w32);
     wf_dense_free(&x);
-    wf_free(y, bytes);
+    wf_scratch_free(y, bytes);
     return code;
 }
 

@@ -362,7 +362,7 @@ WF_EXEC_DECL(pad_mode_bwd)
     if (dt != dst->dtype) {
         bytes = wf_scratch_bytes(wf_view_numel(dst), wf_dtype_size(dt));
         x.dtype = (uint8_t)dt;
-        x.data = bytes ? wf_alloc(bytes) : NULL;
+        x.data = bytes ? wf_scratch(bytes) : NULL;
         if (!x.data) {
             wf_dense_free(&in);
             return wf_no_memory(e->why, bytes);
@@ -379,7 +379,7 @@ WF_EXEC_DECL(pad_mode_bwd)
                     wide ? fold_blocks_double : fold_blocks_float, &a);
     if (dt != dst->dtype) {
         wf_copy(dst, &x);
-        wf_free(x.data, bytes);
+        wf_scratch_free(x.data, bytes);
     }
     wf_dense_free(&in);
     return 0;
@@ -568,7 +568,7 @@ WF_EXEC_DECL(strided_grad)
     if (dt != dst->dtype) {
         bytes = wf_scratch_bytes(n, wf_dtype_size(dt));
         acc.dtype = (uint8_t)dt;
-        acc.data = bytes ? wf_alloc(bytes) : NULL;
+        acc.data = bytes ? wf_scratch(bytes) : NULL;
         if (!acc.data) {
             wf_dense_free(&in);
             return wf_no_memory(e->why, bytes);
@@ -579,7 +579,7 @@ WF_EXEC_DECL(strided_grad)
                 src->dims, strides);
     if (dt != dst->dtype) {
         wf_copy(dst, &acc);
-        wf_free(acc.data, bytes);
+        wf_scratch_free(acc.data, bytes);
     }
     wf_dense_free(&in);
     return 0;

@@ -267,7 +267,7 @@ static int batch_y(wf_exec *e, int compute, const void *x, const void *w, const 
     const wf_view *y = &e->dst[0];
     channel_job j = channels_of(y, compute);
     const size_t row = (size_t)(j.c * j.repeat) * j.size, bytes = j.repeat > 1 ? 5 * row : row;
-    char *arrays = wf_alloc(bytes); /* rstd; and, repeated, mean, rstd, w, b */
+    char *arrays = wf_scratch(bytes); /* rstd; and, repeated, mean, rstd, w, b */
     if (arrays == NULL) {
         return wf_red_nomem(e->why, (int64_t)bytes);
     }
@@ -290,7 +290,7 @@ static int batch_y(wf_exec *e, int compute, const void *x, const void *w, const 
     r.out[0].data = y->data;
     r.out[0].dtype = y->dtype;
     const int status = wf_rows_run(&r, e->why);
-    wf_free(arrays, bytes);
+    wf_scratch_free(arrays, bytes);
     return status;
 }
 
@@ -366,7 +366,7 @@ static int batch_bwd_dx(wf_exec *e, int compute, const char *arrays)
     const wf_view g = in_order_of(dx, &e->src[0]), x = in_order_of(dx, &e->src[1]);
     wf_packed pg = {.data = NULL}, px = {.data = NULL};
     const size_t bytes = j.repeat > 1 ? 6 * wide : wide;
-    char *own = wf_alloc(bytes); /* zeros; and, repeated, the arrays */
+    char *own = wf_scratch(bytes); /* zeros; and, repeated, the arrays */
     int status = own == NULL ? wf_red_nomem(e->why, (int64_t)bytes) : 0;
     status = status != 0 ? status : wf_pack(&pg, &g, g.dtype, -1, e->why);
     status = status != 0 ? status : wf_pack(&px, &x, x.dtype, -1, e->why);
@@ -401,7 +401,7 @@ static int batch_bwd_dx(wf_exec *e, int compute, const char *arrays)
     }
     wf_unpack(&pg);
     wf_unpack(&px);
-    wf_free(own, bytes);
+    wf_scratch_free(own, bytes);
     return status;
 }
 
@@ -411,7 +411,7 @@ WF_EXEC_DECL(batch_norm_bwd)
     int compute = wf_red_compute(x->dtype);
     size_t row = (size_t)x->dims[1] * wf_red_size(compute);
     wf_packed w = {.data = NULL}, mean = {.data = NULL}, var = {.data = NULL};
-    char *arrays = wf_alloc(5 * row);
+    char *arrays = wf_scratch(5 * row);
     int status = arrays == NULL ? wf_red_nomem(e->why, (int64_t)(5 * row)) : 0;
     status = status != 0 ? status : wf_pack(&w, &e->src[2], compute, -1, e->why);
     status = status != 0 ? status : wf_pack(&mean, &e->src[3], compute, -1, e->why);
@@ -427,6 +427,6 @@ WF_EXEC_DECL(batch_norm_bwd)
     wf_unpack(&w);
     wf_unpack(&mean);
     wf_unpack(&var);
-    wf_free(arrays, 5 * row);
+    wf_scratch_free(arrays, 5 * row);
     return status;
 }

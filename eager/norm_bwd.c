@@ -238,8 +238,8 @@ static int run(backward *j, char *out, wf_why *why)
     int64_t tasks = j->tiles * j->blocks * j->classes;
     size_t parts = (size_t)(j->blocks * j->classes * j->sums * j->n * j->size);
     size_t scratch = (size_t)(tasks * j->per_task);
-    j->parts = wf_alloc(parts);
-    j->scratch = wf_alloc(scratch);
+    j->parts = wf_scratch(parts);
+    j->scratch = wf_scratch(scratch);
     if (status == 0 && (j->parts == NULL || j->scratch == NULL)) {
         status = wf_red_nomem(why, (int64_t)(parts + scratch));
     }
@@ -249,8 +249,8 @@ static int run(backward *j, char *out, wf_why *why)
         wf_parallel_for(tasks, (TASK_ELEMENTS + cost - 1) / cost, backward_task, j);
         status = fold(j, out) != 0 ? wf_red_nomem(why, j->sums * j->n * j->size) : 0;
     }
-    wf_free(j->parts, parts);
-    wf_free(j->scratch, scratch);
+    wf_scratch_free(j->parts, parts);
+    wf_scratch_free(j->scratch, scratch);
     return status;
 }
 
@@ -258,7 +258,7 @@ static int run(backward *j, char *out, wf_why *why)
 static int run_sums(wf_exec *e, backward *j)
 {
     size_t one = (size_t)(j->n * j->size), bytes = (size_t)j->sums * one;
-    char *out = wf_alloc(bytes);
+    char *out = wf_scratch(bytes);
     if (out == NULL) {
         return wf_red_nomem(e->why, (int64_t)bytes);
     }
@@ -272,7 +272,7 @@ static int run_sums(wf_exec *e, backward *j)
         wf_view *dst = &e->dst[1 + s];
         j->convert->store(dst->data, dst->dtype, out + (size_t)s * one, j->n);
     }
-    wf_free(out, bytes);
+    wf_scratch_free(out, bytes);
     return status;
 }
 

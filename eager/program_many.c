@@ -102,7 +102,7 @@ static int run_in_turn(const wf_program *p, int64_t count, const wf_program_args
 
 int wf_program_run_many(const wf_program *p, int64_t count, const wf_program_args *a)
 {
-    int64_t *first = p->rows || count < 2 ? NULL : wf_alloc((size_t)(count + 1) * sizeof *first);
+    int64_t *first = p->rows || count < 2 ? NULL : wf_scratch((size_t)(count + 1) * sizeof *first);
     if (first == NULL)
         return run_in_turn(p, count, a);
     wf_map_run r;
@@ -120,6 +120,6 @@ int wf_program_run_many(const wf_program *p, int64_t count, const wf_program_arg
     for (int64_t i = 0; i < count; i++)
         if (flat_elements(p, &a[i]) < 0)
             wf_program_run_on(p, &a[i]);
-    wf_free(first, (size_t)(count + 1) * sizeof *first);
+    wf_scratch_free(first, (size_t)(count + 1) * sizeof *first);
     return 0;
 }

@@ -202,13 +202,13 @@ int wf_reduce_parts(wf_row_run *r)
         v.dims[1] = r->s.rows;
         v.strides[0] = r->s.rows * 8 / size;
         v.strides[1] = 1;
-        char *out = wf_alloc(bytes);
+        char *out = wf_scratch(bytes);
         const wf_red_job j = {
             .op = red_of(inst->op), .compute = inst->compute, .axes = 1, .x = &v, .out = out};
         status = out == NULL ? WEFT_ENOMEM : wf_red_run(&j);
         if (status == 0)
             memcpy(first, out, bytes);
-        wf_free(out, bytes);
+        wf_scratch_free(out, bytes);
     }
     return status;
 }

@@ -102,7 +102,7 @@ static bool open_task(wf_row_task *t, wf_row_run *r, char *stack)
     t->mem = stack;
     t->end = 0;
     if (r->bytes > STACK) {
-        t->mem = wf_alloc((size_t)r->bytes);
+        t->mem = wf_scratch((size_t)r->bytes);
         if (t->mem == NULL) {
             atomic_store_explicit(&r->status, WEFT_ENOMEM, memory_order_relaxed);
             return false;
@@ -120,7 +120,7 @@ static void close_task(const wf_row_task *t, const char *stack)
     if (t->r->stream)
         t->r->k->fence();
     if (t->mem != stack)
-        wf_free(t->mem, (size_t)t->r->bytes);
+        wf_scratch_free(t->mem, (size_t)t->r->bytes);
 }
 
 static void do_groups(void *arg, int64_t begin, int64_t end)
@@ -199,7 +199,7 @@ static int run_split(wf_row_run *r)
 {
     r->blocks = (r->s.n + WF_BLOCK - 1) / WF_BLOCK;
     const size_t bytes = (size_t)(r->plan.nred * r->blocks * r->s.rows) * 8;
-    r->parts = wf_alloc(bytes);
+    r->parts = wf_scratch(bytes);
     if (r->parts == NULL)
         return WEFT_ENOMEM;
     const int64_t cost = r->group * WF_BLOCK * r->p->ninst, n = r->groups * r->blocks;
@@ -212,7 +212,7 @@ static int run_split(wf_row_run *r)
             do_results(r, 0, r->groups);
         status = s != 0 ? s : atomic_load_explicit(&r->status, memory_order_relaxed);
     }
-    wf_free(r->parts, bytes);
+    wf_scratch_free(r->parts, bytes);
     return status;
 }
 

@@ -527,7 +527,7 @@ static int run_inner(engine *e)
     }
     size_t bytes = (size_t)(g->kept * e->blocks) * e->k->size;
     if (e->blocks > 1) {
-        e->out = wf_alloc(bytes);
+        e->out = wf_scratch(bytes);
         if (e->out == NULL) {
             return WEFT_ENOMEM;
         }
@@ -544,7 +544,7 @@ static int run_inner(engine *e)
     if (e->blocks > 1) {
         fold_args f = {e->k, j->op, e->out, j->out, e->blocks};
         wf_parallel_for(g->kept, (TASK_ELEMENTS + e->blocks - 1) / e->blocks, fold_task, &f);
-        wf_free(e->out, bytes);
+        wf_scratch_free(e->out, bytes);
     }
     return 0;
 }
@@ -769,8 +769,8 @@ static void lanes_task(void *arg, int64_t begin, int64_t end)
     const int64_t size = (int64_t)e->k->size;
     const size_t bytes = (size_t)(WF_LANES * e->tile * size);
     _Alignas(64) char few[WF_LANES * NARROW_BYTES];
-    char *const large = bytes > sizeof few ? wf_alloc(bytes) : NULL, *const acc =
-                                                                         large ? large : few;
+    char *const large = bytes > sizeof few ? wf_scratch(bytes) : NULL, *const acc =
+                                                                           large ? large : few;
     const int64_t most =
         large ? e->tile : NARROW_BYTES / size; /* columns at once: without memory fewer */
     for (int64_t i = begin; i < end; i++) {
@@ -786,7 +786,7 @@ static void lanes_task(void *arg, int64_t begin, int64_t end)
                        rows < WF_LANES ? rows : WF_LANES, cols);
         }
     }
-    wf_free(large, bytes);
+    wf_scratch_free(large, bytes);
 }
 
 /* 64 rows of few columns are one row of 64 * columns lanes. */
@@ -918,7 +918,7 @@ static int run_outer(engine *e, bool narrow)
     }
     size_t bytes = (size_t)(g->kept * e->blocks * e->classes) * e->k->size;
     bool parts = e->blocks > 1 || e->classes > 1;
-    e->out = parts ? wf_alloc(bytes) : e->job->out;
+    e->out = parts ? wf_scratch(bytes) : e->job->out;
     if (e->out == NULL) {
         return WEFT_ENOMEM;
     }
@@ -939,7 +939,7 @@ static int run_outer(engine *e, bool narrow)
         } else {
             memcpy(e->job->out, e->out, (size_t)g->kept * e->k->size);
         }
-        wf_free(e->out, bytes);
+        wf_scratch_free(e->out, bytes);
     }
     return status;
 }

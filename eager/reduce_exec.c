@@ -182,7 +182,7 @@ WF_EXEC_DECL(reduce)
     bool direct = dst->dtype == j.compute;
     size_t size = wf_red_size(j.compute), one = (size_t)n * size;
     size_t bytes = (two_runs ? one : 0) + (direct ? 0 : one);
-    char *scratch = bytes > 0 ? wf_alloc(bytes) : NULL;
+    char *scratch = bytes > 0 ? wf_scratch(bytes) : NULL;
     if (bytes > 0 && scratch == NULL) {
         return wf_red_nomem(e->why, (int64_t)bytes);
     }
@@ -196,7 +196,7 @@ WF_EXEC_DECL(reduce)
     if (status == 0 && !direct) {
         wf_red_kernels_of(j.compute)->store(dst->data, dst->dtype, j.out, n);
     }
-    wf_free(scratch, bytes);
+    wf_scratch_free(scratch, bytes);
     return status != 0 ? wf_red_nomem(e->why, wf_view_numel(x) / WF_BLOCK * 8) : 0;
 }
 
@@ -297,7 +297,7 @@ WF_EXEC_DECL(argreduce)
     }
     j.blocks = (g->reduced + WF_BLOCK - 1) / WF_BLOCK;
     size_t bytes = (size_t)(g->kept * j.blocks) * 16;
-    j.best = wf_alloc(bytes);
+    j.best = wf_scratch(bytes);
     if (j.best == NULL) {
         return wf_red_nomem(e->why, (int64_t)bytes);
     }
@@ -305,6 +305,6 @@ WF_EXEC_DECL(argreduce)
     int64_t per = g->reduced < WF_BLOCK ? g->reduced : WF_BLOCK;
     wf_parallel_for(g->kept * j.blocks, (65536 + per - 1) / per, arg_block_task, &j);
     wf_parallel_for(g->kept, 65536 / j.blocks + 1, arg_fold_task, &j);
-    wf_free(j.best, bytes);
+    wf_scratch_free(j.best, bytes);
     return 0;
 }

@@ -136,13 +136,13 @@ int wf_rows_run(const wf_row_job *job, wf_why *why)
         int64_t least = (job->rows + most - 1) / most;
         r.grain = r.grain > least ? r.grain : least;
         bytes = (size_t)((job->rows + r.grain - 1) / r.grain * r.slots * row_bytes);
-        r.scratch = wf_alloc(bytes);
+        r.scratch = wf_scratch(bytes);
         if (r.scratch == NULL) {
             return wf_red_nomem(why, (int64_t)bytes);
         }
     }
     wf_parallel_for(job->rows, r.grain, rows_task, &r);
-    wf_free(r.scratch, bytes);
+    wf_scratch_free(r.scratch, bytes);
     return 0;
 }
 
@@ -175,7 +175,7 @@ int wf_pack(wf_packed *p, const wf_view *v, int dtype, int last, wf_why *why)
     }
     to.dtype = (uint8_t)dtype;
     p->bytes = (size_t)n * wf_dtype_size(dtype);
-    p->owned = wf_alloc(p->bytes);
+    p->owned = wf_scratch(p->bytes);
     if (p->owned == NULL) {
         return wf_red_nomem(why, (int64_t)p->bytes);
     }
@@ -186,6 +186,6 @@ int wf_pack(wf_packed *p, const wf_view *v, int dtype, int last, wf_why *why)
 
 void wf_unpack(wf_packed *p)
 {
-    wf_free(p->owned, p->bytes);
+    wf_scratch_free(p->owned, p->bytes);
     p->owned = NULL;
 }

@@ -235,7 +235,7 @@ WF_EXEC_DECL(softmax)
     } else if (status == 0) {
         wf_view tmp = moved;
         size_t bytes = (size_t)wf_view_numel(dst) * wf_dtype_size(dst->dtype);
-        tmp.data = wf_alloc(bytes);
+        tmp.data = wf_scratch(bytes);
         if (tmp.data == NULL) {
             status = wf_red_nomem(e->why, (int64_t)bytes);
         } else {
@@ -248,7 +248,7 @@ WF_EXEC_DECL(softmax)
             if (status == 0) {
                 wf_copy(&moved, &tmp);
             }
-            wf_free(tmp.data, bytes);
+            wf_scratch_free(tmp.data, bytes);
         }
     }
     wf_unpack(&src[0]);

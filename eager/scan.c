@@ -7,11 +7,11 @@
  * What runs at once is a unit: a line whose elements are brought to a buffer, or a tile of lines side by side, eight elements of
  * each. Few units are cut into blocks of 4096: their totals, then what comes before each, then the blocks again.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "eager/reduce.h"
 
+#include "eager/alloc.h"
 #include "eager/cpuid.h"
 #include "eager/kernels/scan.h"
 #include "eager/pool.h"
@@ -302,7 +302,8 @@ static bool in_blocks(scan_job *j)
     const int64_t all = (j->n + BLOCK - 1) / BLOCK, columns = columns_of(j, j->unit);
     const int64_t parts = 1024 / columns + 1, grain = SCAN_TASK / BLOCK / columns + 1;
     uint64_t next[WF_SCAN_STATE * COLS] = {0};
-    j->before = malloc((size_t)(parts * (RADIX + WF_SCAN_STATE) * columns) * sizeof *next);
+    const size_t bytes = (size_t)(parts * (RADIX + WF_SCAN_STATE) * columns) * sizeof *next;
+    j->before = wf_scratch(bytes);
     if (!j->before) {
         return false;
     }
@@ -325,7 +326,7 @@ static bool in_blocks(scan_job *j)
         j->totals = false;
         wf_parallel_for(m, grain, blocks_task, j);
     }
-    free(j->before);
+    wf_scratch_free(j->before, bytes);
     return true;
 }
 

@@ -292,7 +292,7 @@ static void forward_task(void *arg, int64_t begin, int64_t end)
 {
     const forward_args *f = arg;
     size_t bytes = forward_bytes(f->a);
-    char *scratch = bytes ? wf_alloc(bytes) : NULL;
+    char *scratch = bytes ? wf_scratch(bytes) : NULL;
     if (!scratch) {
         atomic_store(&f->a->rc, WF_GEMM_NOMEM);
         return;
@@ -300,7 +300,7 @@ static void forward_task(void *arg, int64_t begin, int64_t end)
     for (int64_t t = begin; t < end; t++) {
         forward_block(f, t / f->blocks, t % f->blocks * ROWS, scratch);
     }
-    wf_free(scratch, bytes);
+    wf_scratch_free(scratch, bytes);
 }
 
 /* Tasks of about a quarter of a million multiplications, at least one block. */
@@ -379,7 +379,7 @@ static void backward_task(void *arg, int64_t begin, int64_t end)
     const backward_args *w = arg;
     const attention *a = w->a;
     size_t bytes = backward_bytes(a);
-    char *scratch = bytes ? wf_alloc(bytes) : NULL;
+    char *scratch = bytes ? wf_scratch(bytes) : NULL;
     if (!scratch) {
         atomic_store(&w->a->rc, WF_GEMM_NOMEM);
         return;
@@ -393,7 +393,7 @@ static void backward_task(void *arg, int64_t begin, int64_t end)
             backward_block(w, item, i0, d, scratch);
         }
     }
-    wf_free(scratch, bytes);
+    wf_scratch_free(scratch, bytes);
 }
 
 /* dst i as zeros in the compute type: its own memory, or scratch that is rounded into it later. */
@@ -405,7 +405,7 @@ static int open_gradient(backward_args *w, wf_view *dst, int i, wf_dense *mem, w
     mem->data = dst->data;
     if (dst->dtype != a->dt) {
         mem->bytes = bytes;
-        mem->data = mem->owned = wf_alloc(bytes);
+        mem->data = mem->owned = wf_scratch(bytes);
         if (!mem->owned) {
             return wf_no_memory(why, bytes);
         }

@@ -274,7 +274,7 @@ static void sort_rows(void *arg, int64_t begin, int64_t end)
     sort_args *a = arg;
     size_t pair = a->wide ? sizeof(pair64) : sizeof(pair32);
     size_t bytes = wf_scratch_bytes(a->n, 2 * pair + pair / 2);
-    char *p = bytes ? wf_alloc(bytes) : NULL;
+    char *p = bytes ? wf_scratch(bytes) : NULL;
     if (!p) {
         atomic_store(&a->failed, 1);
         return;
@@ -300,7 +300,7 @@ static void sort_rows(void *arg, int64_t begin, int64_t end)
                       order_pair32((pair32 *)(void *)p, (pair32 *)(void *)other, keys, a->n, a->k));
         }
     }
-    wf_free(p, bytes);
+    wf_scratch_free(p, bytes);
 }
 
 /* SORT and TOPK: topk is the front of the sort, descending unless the smallest are wanted. */

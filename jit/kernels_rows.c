@@ -202,7 +202,7 @@ static void run_piece(rows_run *r, char *memory, const piece *g)
 /* A task's buffer (NULL if it needs none) into *memory; false if there is no memory. */
 static bool open_task(rows_run *r, char **memory)
 {
-    *memory = r->bytes ? wf_alloc((size_t)r->bytes) : NULL;
+    *memory = r->bytes ? wf_scratch((size_t)r->bytes) : NULL;
     if (r->bytes && !*memory)
         atomic_store_explicit(&r->status, WEFT_ENOMEM, memory_order_relaxed);
     return !r->bytes || *memory;
@@ -213,7 +213,7 @@ static void close_task(const rows_run *r, char *memory)
     if (r->flags & WF_LAUNCH_STREAM)
         r->kernels->fence();
     if (memory)
-        wf_free(memory, (size_t)r->bytes);
+        wf_scratch_free(memory, (size_t)r->bytes);
 }
 
 static void task(void *arg, int64_t begin, int64_t end)
@@ -285,7 +285,7 @@ static int run_cut(rows_run *r)
     char *memory;
     r->pitch = line_up(r->blocks * 8);
     const size_t bytes = (size_t)(r->s.rows * rows->ntotal * r->pitch);
-    r->parts = bytes <= sizeof few ? few : wf_alloc(bytes);
+    r->parts = bytes <= sizeof few ? few : wf_scratch(bytes);
     if (!r->parts)
         return WEFT_ENOMEM;
     const int64_t n = r->s.rows * r->blocks, share = (n - 1) / (4 * wf_num_threads()) + 1;
@@ -304,7 +304,7 @@ static int run_cut(rows_run *r)
         close_task(r, memory);
     }
     if (r->parts != few)
-        wf_free(r->parts, bytes);
+        wf_scratch_free(r->parts, bytes);
     return atomic_load(&r->status);
 }
 

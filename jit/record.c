@@ -669,7 +669,7 @@ int wf_trace_row(wf_recorder *r, wf_op op, const wf_attr *attr, int nsrc, wf_slo
 {
     wf_trace *t = wf_trace_of(r);
     wf_val few[FEW], out[WF_MAX_DST];
-    wf_val *v = nsrc > FEW ? wf_malloc((size_t)nsrc * sizeof *v) : few;
+    wf_val *v = nsrc > FEW ? wf_scratch((size_t)nsrc * sizeof *v) : few;
     int rc = v ? settle(t, nsrc, src, NULL, why) : no_memory(why);
     for (int i = 0; i < nsrc && !rc; i++) {
         v[i] = 0;
@@ -685,7 +685,7 @@ int wf_trace_row(wf_recorder *r, wf_op op, const wf_attr *attr, int nsrc, wf_slo
         rc = define(t, dst[k], out[k], turned, why);
     }
     if (v != few) {
-        wf_mfree(v);
+        wf_scratch_free(v, (size_t)nsrc * sizeof *v);
     }
     return rc;
 }

@@ -24,7 +24,8 @@ static const double least = 1e-6; /* added to the norm that is divided by, as Py
 static weft_tensor total_norm(const weft_tensor *g, int n)
 {
     weft_tensor total = WEFT_NONE;
-    weft_tensor *norms = wf_malloc((size_t)(n ? n : 1) * sizeof *norms);
+    const size_t bytes = (size_t)n * sizeof(weft_tensor);
+    weft_tensor *norms = wf_scratch(bytes);
     if (!norms) {
         return wf_api_error(op_name, WEFT_ENOMEM, "no memory");
     }
@@ -34,7 +35,7 @@ static weft_tensor total_norm(const weft_tensor *g, int n)
     if (n) {
         total = (weft_norm)(&(weft_norm_args){.x = weft_stack(norms, n, 0)});
     }
-    wf_mfree(norms);
+    wf_scratch_free(norms, bytes);
     return total;
 }
 

@@ -440,7 +440,8 @@ weft_status weft_module_clip_grad_norm(weft_module *m, double max_norm, double *
                      max_norm);
         return WEFT_EINVALID;
     }
-    weft_tensor *g = wf_malloc((size_t)(m->n ? m->n : 1) * sizeof *g);
+    const size_t bytes = (size_t)m->n * sizeof(weft_tensor);
+    weft_tensor *g = wf_scratch(bytes);
     if (!g) {
         return fail("module_clip_grad_norm", WEFT_ENOMEM, "no memory");
     }
@@ -450,6 +451,6 @@ weft_status weft_module_clip_grad_norm(weft_module *m, double max_norm, double *
     weft_status s = wf_clip(g, gradients_of(m, g), max_norm, norm, c ? c->here : NULL);
     weft_no_grad_end();
     weft_scope_end(scope);
-    wf_mfree(g);
+    wf_scratch_free(g, bytes);
     return s;
 }

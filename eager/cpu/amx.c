@@ -172,7 +172,7 @@ static void run_tasks(wf_amx_job *w, int64_t begin, int64_t end, bool early)
     const size_t acc = (size_t)squares * WF_AMX_SQUARE;
     const size_t bytes = acc + (w->b ? 0 : (size_t)w->block * WF_AMX_STEP);
     _Alignas(64) char small[16384];
-    char *scratch = bytes <= sizeof small ? small : wf_alloc(bytes);
+    char *scratch = bytes <= sizeof small ? small : wf_scratch(bytes);
     if (!scratch) {
         atomic_store_explicit(&w->rc, WF_GEMM_NOMEM, memory_order_relaxed);
         return;
@@ -196,7 +196,7 @@ static void run_tasks(wf_amx_job *w, int64_t begin, int64_t end, bool early)
     }
     wf_amx_leave();
     if (scratch != small)
-        wf_free(scratch, bytes);
+        wf_scratch_free(scratch, bytes);
 }
 
 static void run_silent(void *arg, int64_t begin, int64_t end)
@@ -250,9 +250,9 @@ static int pack(wf_amx_job *w, bool shared, size_t *a_bytes, size_t *b_bytes)
     w->a_batch = d->a_bs ? packed * strip : 0;
     *a_bytes = (size_t)(packed * strip * batches);
     *b_bytes = shared ? (size_t)(w->across * strip) : 0;
-    if (*a_bytes && !(w->a = wf_alloc(*a_bytes)))
+    if (*a_bytes && !(w->a = wf_scratch(*a_bytes)))
         return WF_GEMM_NOMEM;
-    if (*b_bytes && !(w->b = wf_alloc(*b_bytes)))
+    if (*b_bytes && !(w->b = wf_scratch(*b_bytes)))
         return WF_GEMM_NOMEM;
     /* Bytes copied cost about as much as eight multiply-adds each. */
     const int64_t parts = batches * (d->a_rs == 1 ? w->steps : packed);
@@ -269,7 +269,7 @@ int wf_amx_widen_bias(wf_amx_job *w, size_t *bytes)
     if (!d->bias)
         return WF_GEMM_OK;
     *bytes = (size_t)(w->across * WF_AMX_SIDE) * sizeof(float);
-    w->bias = wf_alloc(*bytes);
+    w->bias = wf_scratch(*bytes);
     for (int64_t j = 0; w->bias && j < w->across * WF_AMX_SIDE; j++)
         w->bias[j] = j < d->n ? wf_f32_of_bf16(((const uint16_t *)d->bias)[j * d->bias_cs]) : 0;
     return w->bias ? WF_GEMM_OK : WF_GEMM_NOMEM;
@@ -297,8 +297,8 @@ int wf_gemm_amx(const wf_gemm_desc *d)
         rc = wf_amx_widen_bias(&w, &bias_bytes);
     if (!rc)
         rc = wf_amx_run(&w);
-    wf_free(w.bias, bias_bytes);
-    wf_free(w.a, a_bytes);
-    wf_free(w.b, b_bytes);
+    wf_scratch_free(w.bias, bias_bytes);
+    wf_scratch_free(w.a, a_bytes);
+    wf_scratch_free(w.b, b_bytes);
     return rc;
 }

@@ -143,8 +143,8 @@ static int prepare(conv *v, const wf_conv_desc *d, int64_t rows, int64_t columns
     v->b_bytes = (size_t)(w->across * w->steps * WF_AMX_STEP);
     v->offset_bytes = (size_t)w->steps * sizeof *v->offset;
     v->row_bytes = (size_t)(w->down * WF_AMX_SIDE) * sizeof *v->row_at;
-    if (!(v->image = wf_alloc(v->image_bytes)) || !(w->b = wf_alloc(v->b_bytes)) ||
-        !(v->offset = wf_alloc(v->offset_bytes)) || !(v->row_at = wf_alloc(v->row_bytes)) ||
+    if (!(v->image = wf_scratch(v->image_bytes)) || !(w->b = wf_scratch(v->b_bytes)) ||
+        !(v->offset = wf_scratch(v->offset_bytes)) || !(v->row_at = wf_scratch(v->row_bytes)) ||
         wf_amx_widen_bias(w, &v->bias_bytes))
         return WF_GEMM_NOMEM;
     make_tables(v, d, rows, columns);
@@ -173,11 +173,11 @@ static int run(conv *v, const wf_conv_desc *d, int64_t rows, int64_t columns)
         wf_parallel_for(lines, line > 32768 ? 1 : 32768 / line + 1, image_task, v);
         rc = wf_amx_run(&v->w);
     }
-    wf_free(v->w.bias, v->bias_bytes);
-    wf_free(v->row_at, v->row_bytes);
-    wf_free(v->offset, v->offset_bytes);
-    wf_free(v->w.b, v->b_bytes);
-    wf_free(v->image, v->image_bytes);
+    wf_scratch_free(v->w.bias, v->bias_bytes);
+    wf_scratch_free(v->row_at, v->row_bytes);
+    wf_scratch_free(v->offset, v->offset_bytes);
+    wf_scratch_free(v->w.b, v->b_bytes);
+    wf_scratch_free(v->image, v->image_bytes);
     return rc;
 }
 

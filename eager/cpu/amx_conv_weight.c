@@ -234,7 +234,7 @@ static void run_task(task *t)
 static void run_tasks(void *arg, int64_t begin, int64_t end)
 {
     job *w = arg;
-    char *scratch = wf_alloc(w->bytes);
+    char *scratch = wf_scratch(w->bytes);
     if (!scratch) {
         atomic_store_explicit(&w->rc, WF_GEMM_NOMEM, memory_order_relaxed);
         return;
@@ -258,7 +258,7 @@ static void run_tasks(void *arg, int64_t begin, int64_t end)
     wf_amx_leave();
     if (!t.finite)
         atomic_store_explicit(&w->rc, WF_GEMM_UNSUPPORTED, memory_order_relaxed);
-    wf_free(scratch, w->bytes);
+    wf_scratch_free(scratch, w->bytes);
 }
 
 static bool fits(const wf_conv_desc *d)

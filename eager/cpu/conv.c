@@ -187,7 +187,7 @@ static int by_dnnl(const wf_conv_desc *d, int kind, const void *src, const void 
     p.pad[0] = p.pad[1] = 0;
     p.layout |= WF_CONV_SRC_NHWC; /* what oneDNN would make of it */
     const size_t size = bytes(&p, p.n, p.c, p.h, p.w);
-    char *image = wf_alloc(size);
+    char *image = wf_scratch(size);
     if (!image)
         return WF_GEMM_NOMEM;
     const wf_view whole = wf_conv_image(d, 0, src);
@@ -200,7 +200,7 @@ static int by_dnnl(const wf_conv_desc *d, int kind, const void *src, const void 
     const int rc = by_dnnl(&p, kind, image, weight, bias, dst);
     if (!rc && kind == BACKWARD_DATA)
         wf_copy(&whole, &part);
-    wf_free(image, size);
+    wf_scratch_free(image, size);
     return rc;
 }
 

@@ -200,7 +200,7 @@ static void conv_task(void *arg, int64_t begin, int64_t end)
     int64_t k = w->in_group * w->t->count, m = w->out_group;
     size_t col_bytes = ((size_t)(k * w->per_block) * es + 63) & ~(size_t)63;
     size_t bytes = col_bytes + (size_t)(m * w->per_block) * es;
-    char *col = wf_alloc(bytes);
+    char *col = wf_scratch(bytes);
     if (!col) {
         atomic_store_explicit(&w->rc, WF_GEMM_NOMEM, memory_order_relaxed);
         return;
@@ -234,7 +234,7 @@ static void conv_task(void *arg, int64_t begin, int64_t end)
         else
             store_block(w, n, group, p0, p1, g.c);
     }
-    wf_free(col, bytes);
+    wf_scratch_free(col, bytes);
 }
 
 /*
@@ -269,7 +269,7 @@ static int run_pass(conv_job *w, const void *weight, int forward)
     w->per_block = (w->positions + blocks - 1) / blocks;
     w->blocks = (w->positions + w->per_block - 1) / w->per_block;
     size_t bytes = (size_t)(d->groups * w->out_group * k) * compute_size(d->dtype);
-    char *wt = wf_alloc(bytes);
+    char *wt = wf_scratch(bytes);
     if (!wt)
         return WF_GEMM_NOMEM;
     arrange_weight(w, weight, forward, wt);
@@ -277,7 +277,7 @@ static int run_pass(conv_job *w, const void *weight, int forward)
     int64_t work = w->per_block * w->out_group * (k > 0 ? k : 1);
     wf_parallel_for(d->n * d->groups * w->blocks, work >= 1 << 18 ? 1 : (1 << 18) / work, conv_task,
                     w);
-    wf_free(wt, bytes);
+    wf_scratch_free(wt, bytes);
     return atomic_load_explicit(&w->rc, memory_order_relaxed);
 }
 
@@ -426,7 +426,7 @@ static void weight_task(void *arg, int64_t begin, int64_t end)
     size_t col = (((size_t)(w->channels * taps_n * w->per_block) * es + 63) & ~(size_t)63);
     size_t grad = (((size_t)(w->og * w->per_block) * es + 63) & ~(size_t)63);
     size_t bytes = col + grad + (size_t)(w->og * w->channels * taps_n) * es;
-    char *scratch = wf_alloc(bytes);
+    char *scratch = wf_scratch(bytes);
     int rc = scratch ? WF_GEMM_OK : WF_GEMM_NOMEM;
     for (int64_t task = begin; task < end && !rc; task++) {
         int64_t part = task / (d->groups * w->channel_blocks);
@@ -450,7 +450,7 @@ static void weight_task(void *arg, int64_t begin, int64_t end)
     if (rc)
         atomic_store_explicit(&w->rc, rc, memory_order_relaxed);
     if (scratch)
-        wf_free(scratch, bytes);
+        wf_scratch_free(scratch, bytes);
 }
 
 /* Elements [begin, end): parts added as a tree, then rounded to storage. */
@@ -502,14 +502,14 @@ int wf_conv_builtin_backward_weight(const wf_conv_desc *d, const void *src, cons
     w.per_part = (pairs + w.parts - 1) / w.parts;
     w.parts = (pairs + w.per_part - 1) / w.per_part;
     size_t bytes = (size_t)(w.parts * size) * compute_size(d->dtype);
-    w.partial = wf_alloc(bytes);
+    w.partial = wf_scratch(bytes);
     if (!w.partial) {
         wf_mfree(t.ty);
         return WF_GEMM_NOMEM;
     }
     wf_parallel_for(w.parts * d->groups * w.channel_blocks, 1, weight_task, &w);
     wf_parallel_for(size, 16384, add_parts, &w);
-    wf_free(w.partial, bytes);
+    wf_scratch_free(w.partial, bytes);
     wf_mfree(t.ty);
     return atomic_load_explicit(&w.rc, memory_order_relaxed);
 }

@@ -62,7 +62,7 @@ static void close_columns(columns *w)
 {
     wf_mfree(w->pixel);
     if (w->col)
-        wf_free(w->col, w->col_bytes);
+        wf_scratch_free(w->col, w->col_bytes);
     wf_dense_free(&w->src);
     wf_dense_free(&w->dst);
     wf_dense_free(&w->weight);
@@ -83,7 +83,7 @@ static int open_columns(columns *w, const wf_conv_desc *d)
     w->per_piece = w->per_piece < 1 ? 1 : wf_least(w->per_piece, d->n);
     w->pixel = wf_malloc((size_t)(positions * w->taps) * sizeof *w->pixel);
     w->col_bytes = (size_t)(w->per_piece * positions * w->width) * w->size;
-    w->col = wf_alloc(w->col_bytes);
+    w->col = wf_scratch(w->col_bytes);
     if (!w->pixel || !w->col)
         return WF_GEMM_NOMEM;
     int64_t *at = w->pixel;
@@ -251,7 +251,7 @@ int wf_conv_columns_backward_weight(const wf_conv_desc *d, const void *src, cons
     rc = rc ? rc : wf_conv_dense(&x, w.sums, &w.src);
     rc = rc ? rc : wf_conv_dense(&y, w.sums, &w.dst);
     const size_t bytes = (size_t)(d->o * w.width) * w.size;
-    char *part = !rc && w.per_piece < d->n ? wf_alloc(bytes) : NULL;
+    char *part = !rc && w.per_piece < d->n ? wf_scratch(bytes) : NULL;
     rc = !rc && w.per_piece < d->n && !part ? WF_GEMM_NOMEM : rc;
     const wf_view sum[2] = {wf_view_dense(w.weight.data, w.sums, 1, k.dims),
                             wf_view_dense(part, w.sums, 1, k.dims)};
@@ -277,7 +277,7 @@ int wf_conv_columns_backward_weight(const wf_conv_desc *d, const void *src, cons
     }
     rc = rc ? rc : wf_conv_store(&k, 0, w.sums, &w.weight, NULL);
     if (part)
-        wf_free(part, bytes);
+        wf_scratch_free(part, bytes);
     close_columns(&w);
     return rc;
 }

@@ -41,7 +41,7 @@ static inline int wf_conv_room(const wf_view *v, int dt, wf_dense *out)
     if (v->dtype == dt && wf_view_is_contiguous(v))
         return WF_GEMM_OK;
     out->bytes = (size_t)wf_view_numel(v) * wf_dtype_size(dt);
-    out->data = out->owned = wf_alloc(out->bytes);
+    out->data = out->owned = wf_scratch(out->bytes);
     return out->owned ? WF_GEMM_OK : WF_GEMM_NOMEM;
 }
 

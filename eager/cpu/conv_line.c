@@ -131,7 +131,7 @@ static int pad_rows(line *w, wf_dense *padded)
         return WF_GEMM_UNSUPPORTED;
     w->row = (int64_t)length;
     padded->bytes = (size_t)(d->n * w->row * w->size);
-    padded->data = padded->owned = wf_alloc(padded->bytes);
+    padded->data = padded->owned = wf_scratch(padded->bytes);
     if (!padded->owned)
         return WF_GEMM_NOMEM;
     memset(padded->data, 0, padded->bytes);
@@ -222,7 +222,7 @@ int wf_conv_line_backward_weight(const wf_conv_desc *d, const void *src, const v
     w.src = x.data, w.ddst = g.data;
     rc = rc || !wave ? rc : pad_rows(&w, &padded);
     if (!rc) {
-        w.part = wf_alloc(bytes);
+        w.part = wf_scratch(bytes);
         rc = w.part ? WF_GEMM_OK : WF_GEMM_NOMEM;
     }
     for (; !rc && w.n0 < d->n; w.n0 += per_piece) {
@@ -235,7 +235,7 @@ int wf_conv_line_backward_weight(const wf_conv_desc *d, const void *src, const v
         rc = rc ? rc : add_piece(&w);
     }
     if (w.part)
-        wf_free(w.part, bytes);
+        wf_scratch_free(w.part, bytes);
     wf_dense_free(&padded);
     wf_dense_free(&x);
     wf_dense_free(&g);

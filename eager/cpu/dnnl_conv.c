@@ -523,7 +523,7 @@ static int reorder_weights(conv_job *w)
         variant *v = &w->variants[i];
         if (v->shared != i)
             continue;
-        v->weight = wf_alloc(v->weight_bytes);
+        v->weight = wf_scratch(v->weight_bytes);
         if (!v->weight)
             return WF_GEMM_NOMEM;
         parts += reorder_parts(v);
@@ -578,7 +578,7 @@ static void nhwc_task(void *arg, int64_t begin, int64_t end)
 static int make_nhwc(conv_job *w, const char **data, int64_t c, int64_t area)
 {
     w->nhwc_bytes = (size_t)(w->d->n * c * area) * w->size;
-    w->nhwc_copy = wf_alloc(w->nhwc_bytes);
+    w->nhwc_copy = wf_scratch(w->nhwc_bytes);
     if (!w->nhwc_copy)
         return WF_GEMM_NOMEM;
     to_nhwc t = {w, *data, c, area, (area + PIECE - 1) / PIECE};
@@ -592,11 +592,11 @@ static void release(conv_job *w)
 {
     for (int i = 0; i < w->count; i++)
         if (w->variants[i].weight)
-            wf_free(w->variants[i].weight, w->variants[i].weight_bytes);
+            wf_scratch_free(w->variants[i].weight, w->variants[i].weight_bytes);
     if (w->nhwc_copy)
-        wf_free(w->nhwc_copy, w->nhwc_bytes);
+        wf_scratch_free(w->nhwc_copy, w->nhwc_bytes);
     if (w->partial)
-        wf_free(w->partial, w->part_bytes * (size_t)(partials(w) * w->others));
+        wf_scratch_free(w->partial, w->part_bytes * (size_t)(partials(w) * w->others));
 }
 
 /*
@@ -636,12 +636,12 @@ static int place(conv_job *w, int64_t other, char *base, int64_t count, int64_t 
 static int run_whole(conv_job *w, wf_dnnl_plan *plan, int64_t other, int64_t channels, void *src,
                      void *ddst)
 {
-    char *sum = wf_alloc(w->part_bytes);
+    char *sum = wf_scratch(w->part_bytes);
     if (!sum)
         return WF_GEMM_NOMEM;
     int rc = wf_dnnl_run(plan, (void *[]){src, sum, ddst});
     rc = rc ? rc : place(w, other, sum, 1, 0, channels);
-    wf_free(sum, w->part_bytes);
+    wf_scratch_free(sum, w->part_bytes);
     return rc;
 }
 
@@ -689,7 +689,7 @@ static int run_task(conv_job *w, int kind, int64_t chunk, int64_t other)
         block = (char *)(uintptr_t)dst + (size_t)(p0 * d->o) * w->size;
     }
     size_t bytes = whole ? 0 : (size_t)(v[N] * (p1 - p0) * (c1 - c0)) * w->size;
-    if (!whole && !(block = wf_alloc(bytes)))
+    if (!whole && !(block = wf_scratch(bytes)))
         return WF_GEMM_NOMEM;
     int64_t c = kind == BACKWARD_DATA ? d->c : d->o,
             area = kind == BACKWARD_DATA ? in_area : out_area;
@@ -697,7 +697,7 @@ static int run_task(conv_job *w, int kind, int64_t chunk, int64_t other)
         slice(w, nhwc, 1, image, c, area, n0, n1, c0, c1, p0, p1, block);
     int rc = WF_GEMM_OK;
     if (w->own_weights) {
-        weight = own = wf_alloc(var->weight_bytes);
+        weight = own = wf_scratch(var->weight_bytes);
         rc = own ? WF_GEMM_OK : WF_GEMM_NOMEM;
         for (int64_t part = 0; !rc && part < reorder_parts(var); part++)
             rc = reorder_part(w, var, kind == FORWARD ? first : 0, kind == FORWARD ? 0 : first,
@@ -721,9 +721,9 @@ static int run_task(conv_job *w, int kind, int64_t chunk, int64_t other)
     if (!whole && !rc && kind != BACKWARD_WEIGHT)
         slice(w, nhwc, 0, image, c, area, n0, n1, c0, c1, p0, p1, block);
     if (!whole)
-        wf_free(block, bytes);
+        wf_scratch_free(block, bytes);
     if (own)
-        wf_free(own, var->weight_bytes);
+        wf_scratch_free(own, var->weight_bytes);
     return rc;
 }
 
@@ -991,7 +991,7 @@ int wf_dnnl_conv_backward_weight(const wf_conv_desc *d, const void *src, const v
             w.variants[i].weight_bytes > w.part_bytes ? w.variants[i].weight_bytes : w.part_bytes;
     w.part_bytes = (w.part_bytes + 63) & ~(size_t)63;
     if (!rc && partials(&w) > 1) {
-        w.partial = wf_alloc(w.part_bytes * (size_t)(partials(&w) * w.others));
+        w.partial = wf_scratch(w.part_bytes * (size_t)(partials(&w) * w.others));
         rc = w.partial ? WF_GEMM_OK : WF_GEMM_NOMEM;
     }
     if (!rc) {

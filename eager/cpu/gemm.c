@@ -48,12 +48,12 @@ static int run_kernel(const wf_gemm_kernels *kernels, const wf_gemm_block *g)
     size_t size = kernels->scratch(g);
     _Alignas(64) char small[49152]; /* a panel of up to 256 terms, too */
     wf_gemm_block run = *g;
-    run.scratch = size <= sizeof small ? small : wf_alloc(size);
+    run.scratch = size <= sizeof small ? small : wf_scratch(size);
     if (!run.scratch)
         return WF_GEMM_NOMEM;
     kernels->block(&run);
     if (run.scratch != small)
-        wf_free(run.scratch, size);
+        wf_scratch_free(run.scratch, size);
     return WF_GEMM_OK;
 }
 
@@ -93,7 +93,7 @@ static int vector_of_view(const wf_gemm_block *g)
     const wf_pack_fn pack = wf_kernels_now()->pack[wf_width(g->dtype)];
     wf_gemm_block part = *g;
     _Alignas(64) char small[VECTOR_BYTES];
-    char *dense = bytes <= sizeof small ? small : wf_alloc(bytes);
+    char *dense = bytes <= sizeof small ? small : wf_scratch(bytes);
     int rc = dense ? WF_GEMM_OK : WF_GEMM_NOMEM;
     for (int64_t j = 0; j < g->n && rc == WF_GEMM_OK; j += columns) {
         part.n = columns < g->n - j ? columns : g->n - j;
@@ -109,7 +109,7 @@ static int vector_of_view(const wf_gemm_block *g)
         rc = vector_block(&part);
     }
     if (dense && dense != small)
-        wf_free(dense, bytes);
+        wf_scratch_free(dense, bytes);
     return rc;
 }
 
@@ -391,7 +391,7 @@ static int pack_panels(blocks *w, size_t *bytes)
     int64_t one = (d->n + width - 1) / width * width * w->panels.depth * (int64_t)w->size;
     w->packed_bs = d->b_bs ? one : 0;
     *bytes = (size_t)(one * count);
-    w->packed = wf_alloc(*bytes);
+    w->packed = wf_scratch(*bytes);
     if (!w->packed)
         return WF_GEMM_NOMEM;
     wf_parallel_for(count * ((w->panels.depth + step - 1) / step), 1, pack_task, w);
@@ -501,7 +501,7 @@ static int multiply_apart(const blocks *w, const wf_gemm_block *g)
 {
     const size_t row = (size_t)g->n * w->size, bytes = (size_t)g->m * row;
     wf_gemm_block dense = *g;
-    dense.c = wf_alloc(bytes);
+    dense.c = wf_scratch(bytes);
     dense.c_rs = g->n;
     if (!dense.c)
         return WF_GEMM_NOMEM;
@@ -509,7 +509,7 @@ static int multiply_apart(const blocks *w, const wf_gemm_block *g)
     for (int64_t i = 0; i < g->m && rc == WF_GEMM_OK; i++)
         memcpy((char *)g->c + (size_t)(i * g->c_rs) * w->size, (char *)dense.c + (size_t)i * row,
                row);
-    wf_free(dense.c, bytes);
+    wf_scratch_free(dense.c, bytes);
     return rc;
 }
 
@@ -567,7 +567,7 @@ static int run_with_bias(const blocks *w, const wf_gemm_block *g, int64_t column
 {
     const size_t bytes = (size_t)(g->m * g->n) * sizeof(float);
     wf_gemm_block sums = *g;
-    sums.c = wf_alloc(bytes);
+    sums.c = wf_scratch(bytes);
     sums.c_rs = w->way == BY_VECTOR ? 1 : g->n;
     sums.wide = true;
     if (!sums.c)
@@ -575,7 +575,7 @@ static int run_with_bias(const blocks *w, const wf_gemm_block *g, int64_t column
     const int rc = run_block(w, &sums);
     if (!rc)
         add_bias_and_round(w, sums.c, w->bias + column, g->m, g->n, g->c);
-    wf_free(sums.c, bytes);
+    wf_scratch_free(sums.c, bytes);
     return rc;
 }
 
@@ -644,7 +644,7 @@ static bool takes_bias(const wf_gemm_desc *d)
 static int widen_bias(blocks *w)
 {
     const wf_gemm_desc *d = &w->d;
-    w->bias = wf_alloc((size_t)d->n * sizeof(float));
+    w->bias = wf_scratch((size_t)d->n * sizeof(float));
     if (!w->bias)
         return WF_GEMM_NOMEM;
     for (int64_t j = 0; j < d->n; j++) {
@@ -657,7 +657,7 @@ static int widen_bias(blocks *w)
 static void free_bias(blocks *w)
 {
     if (w->bias)
-        wf_free(w->bias, (size_t)w->d.n * sizeof(float));
+        wf_scratch_free(w->bias, (size_t)w->d.n * sizeof(float));
 }
 
 int wf_gemm(const wf_gemm_desc *d)
@@ -695,13 +695,13 @@ int wf_gemm(const wf_gemm_desc *d)
     if (w.slices > 1) {
         w.partial_bytes =
             (size_t)(w.slices * d->m * d->n) * wf_dtype_size(wf_dtype_compute(d->dtype));
-        w.partial = wf_alloc(w.partial_bytes);
+        w.partial = wf_scratch(w.partial_bytes);
         rc = w.partial ? WF_GEMM_OK : WF_GEMM_NOMEM;
     }
     if (!rc && w.panels.width)
         rc = pack_panels(&w, &packed_bytes);
     if (rc) {
-        wf_free(w.partial, w.partial_bytes);
+        wf_scratch_free(w.partial, w.partial_bytes);
         free_bias(&w);
         return rc;
     }
@@ -715,12 +715,12 @@ int wf_gemm(const wf_gemm_desc *d)
     else
         wf_parallel_for(w.tasks, grain, run_blocks, &w);
     if (w.packed)
-        wf_free(w.packed, packed_bytes);
+        wf_scratch_free(w.packed, packed_bytes);
     rc = atomic_load_explicit(&w.rc, memory_order_relaxed);
     if (w.slices > 1) {
         if (!rc)
             sum_slices(&w);
-        wf_free(w.partial, w.partial_bytes);
+        wf_scratch_free(w.partial, w.partial_bytes);
     }
     free_bias(&w);
     return rc ? rc : w.early ? WF_GEMM_DONE : WF_GEMM_OK;
