@@ -2,13 +2,15 @@
  * eager/storage.c -- reference-counted memory of tensors.
  *
  * Invariants: a storage is freed the moment its last reference goes; small payloads live in the same
- * block as the header; external memory calls its deleter exactly once. A trace holds a reference of each of its virtual storages, so that a
+ * block as the header; external memory calls its deleter exactly once; memory of a place that keeps blocks goes back there.
+ * A trace holds a reference of each of its virtual storages, so that a
  * release on another thread is never the last one while the trace runs.
  */
 #include <string.h>
 
 #include "eager/alloc.h"
 #include "eager/device.h"
+#include "eager/kept.h"
 
 enum { HEADER = 128, INLINE_MAX = 896 };
 _Static_assert(sizeof(wf_storage) <= HEADER && HEADER == 128,
@@ -28,20 +30,26 @@ static inline void storage_init(wf_storage *st)
     atomic_store_explicit(&st->refs, 1, memory_order_relaxed);
 }
 
+/* In one block, made by `get`. */
+static inline wf_storage *storage_inline(void *(*get)(size_t), size_t nbytes)
+{
+    wf_storage *st = get(HEADER + nbytes);
+    if (!st) {
+        return NULL;
+    }
+    storage_init(st);
+    st->inline_data = WF_STORAGE_INLINE;
+    st->data = (char *)st + HEADER;
+    st->nbytes = nbytes;
+    return st;
+}
+
 wf_storage *wf_storage_new(size_t nbytes)
 {
     if (nbytes <= INLINE_MAX) {
-        wf_storage *st = wf_alloc(HEADER + nbytes);
-        if (!st) {
-            return NULL;
-        }
-        storage_init(st);
-        st->inline_data = WF_STORAGE_INLINE;
-        st->data = (char *)st + HEADER;
-        st->nbytes = nbytes;
-        return st;
+        return storage_inline(wf_alloc, nbytes);
     }
-    wf_storage *st = wf_alloc(HEADER);
+    wf_storage *st = wf_object(HEADER);
     if (!st) {
         return NULL;
     }
@@ -55,9 +63,30 @@ wf_storage *wf_storage_new(size_t nbytes)
     return st;
 }
 
+wf_storage *wf_storage_new_again(wf_kept *k, size_t nbytes)
+{
+    if (nbytes <= INLINE_MAX) {
+        return storage_inline(wf_object, nbytes);
+    }
+    wf_storage *st = wf_object(HEADER);
+    if (!st) {
+        return NULL;
+    }
+    storage_init(st);
+    st->nbytes = nbytes;
+    k = k && wf_kept_size(k) == nbytes ? k : NULL;
+    st->data = k ? wf_kept_take(k) : wf_object(nbytes);
+    st->deleter_arg = k;
+    if (!st->data) {
+        wf_free(st, HEADER);
+        return NULL;
+    }
+    return st;
+}
+
 wf_storage *wf_storage_wrap(void *data, size_t nbytes, void (*deleter)(void *), void *arg)
 {
-    wf_storage *st = wf_alloc(HEADER);
+    wf_storage *st = wf_object(HEADER);
     if (!st) {
         return NULL;
     }
@@ -88,7 +117,7 @@ wf_storage *wf_storage_new_on(int device, size_t nbytes, wf_why *why)
     if (device == WF_DEVICE_HOST) {
         return wf_storage_new(nbytes);
     }
-    wf_storage *st = wf_alloc(HEADER);
+    wf_storage *st = wf_object(HEADER);
     if (!st) {
         return NULL;
     }
@@ -105,7 +134,7 @@ wf_storage *wf_storage_new_on(int device, size_t nbytes, wf_why *why)
 
 wf_storage *wf_storage_over(const wf_storage *owner)
 {
-    wf_storage *st = wf_alloc(HEADER);
+    wf_storage *st = wf_object(HEADER);
     if (st) {
         storage_init(st);
         st->nbytes = owner->nbytes;
@@ -120,7 +149,7 @@ wf_storage *wf_storage_over(const wf_storage *owner)
 
 wf_storage *wf_storage_new_virtual(size_t nbytes, wf_recorder *r, void *address)
 {
-    wf_storage *st = wf_alloc(HEADER);
+    wf_storage *st = wf_object(HEADER);
     if (st) {
         storage_init(st);
         wf_storage_begin_virtual(st, nbytes, r, address);
@@ -133,16 +162,18 @@ void wf_storage_free_header(wf_storage *st)
     wf_free(st, HEADER);
 }
 
-int wf_storage_back(wf_storage *st, wf_why *why)
+int wf_storage_back(wf_storage *st, wf_kept *k, wf_why *why)
 {
     if (st->device != WF_DEVICE_HOST) {
         return back_on_device(st, why);
     }
-    void *p = wf_alloc(st->nbytes);
+    k = k && wf_kept_size(k) == st->nbytes ? k : NULL;
+    void *p = k ? wf_kept_take(k) : wf_object(st->nbytes);
     if (!p) {
         return WEFT_ENOMEM;
     }
     st->data = p;
+    st->deleter_arg = k;
     return 0;
 }
 
@@ -197,6 +228,8 @@ void wf_storage_release(wf_storage *st)
         wf_device_free(st->order);
     } else if (st->inline_data == WF_STORAGE_DEVICE) {
         wf_device_free(st->deleter_arg);
+    } else if (st->deleter_arg) {
+        wf_kept_give(st->deleter_arg, st->data);
     } else {
         wf_free(st->data, st->nbytes);
     }

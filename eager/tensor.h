@@ -52,8 +52,9 @@ typedef struct wf_storage {
     void *data;
     size_t nbytes;
     void (*deleter)(void *arg); /* external memory; NULL for our own */
-    void *deleter_arg;          /* of a device's memory: the block */
-    void *order;                /* of external device memory: a block used whenever it is */
+    void *
+        deleter_arg; /* of a device's memory: the block; of our own: its place (eager/kept.h), or NULL */
+    void *order; /* of external device memory: a block used whenever it is */
     /* Of a virtual storage: who computes it (NULL: an ordinary one), its SSA value, and the trace's list. */
     struct wf_recorder *_Atomic recorder;
     struct wf_storage *next, *prev;
@@ -575,7 +576,10 @@ void wf_scopes_leave(wf_ctx *c, uint32_t base, uint32_t to, weft_tensor *r, int 
 
 /* -- storage ---------------------------------------------------------------------------------------- */
 wf_storage *wf_storage_new(size_t nbytes); /* uninitialised; NULL: no memory */
-/* The same on a device. NULL with why filled. */
+/* The same of a step that is made again and again; k: NULL, or where blocks are kept that may fit (eager/kept.h). */
+struct wf_kept;
+wf_storage *wf_storage_new_again(struct wf_kept *k, size_t nbytes);
+/* On a device. NULL with why filled. */
 wf_storage *wf_storage_new_on(int device, size_t nbytes, wf_why *why);
 /* Over a device's memory that owner has, whose block the caller has made hold once more; NULL: no memory. */
 wf_storage *wf_storage_over(const wf_storage *owner);
@@ -605,8 +609,8 @@ static inline void wf_storage_begin_virtual(wf_storage *st, size_t nbytes, wf_re
 }
 void wf_storage_free_header(wf_storage *st);
 /* Gives a virtual storage its memory, uninitialised, and makes it an ordinary one once wf_storage_commit
- * says so. 0 or a status; why is filled if the memory is a device's. */
-int wf_storage_back(wf_storage *st, wf_why *why);
+ * says so; k: NULL, or where blocks of the host are kept that may fit. 0 or a status; why is filled if the memory is a device's. */
+int wf_storage_back(wf_storage *st, struct wf_kept *k, wf_why *why);
 /* The trace's reference goes, too: st may be freed. */
 void wf_storage_commit(wf_storage *st);
 /* Two storages with bytes in common: an import lies over the other one. */

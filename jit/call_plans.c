@@ -224,6 +224,7 @@ int wf_call_run_segment(void *user, wf_job *job, wf_why *why)
         count_segment(j, job->fn, p);
         pthread_mutex_unlock(&j->lock);
     }
+    job->kept = known && !job->device ? wf_plan_results(p) : NULL;
     wf_plan_args a = {.fn = job->fn,
                       .in = job->in,
                       .out = job->out,

@@ -43,7 +43,13 @@ static void find_sources(const wf_frozen *z, const wf_frozen_args *a, replay *r)
 
 static int make_result(replay *r, uint32_t k, wf_why *why)
 {
-    r->made[k] = wf_storage_new_on(r->of->device, r->of->made_bytes[k], why);
+    const wf_frozen *z = r->of;
+    if (z->device) {
+        r->made[k] = wf_storage_new_on(z->device, z->made_bytes[k], why);
+    } else {
+        struct wf_kept *const *kept = wf_plan_results(z->plan);
+        r->made[k] = wf_storage_new_again(kept ? kept[k] : NULL, z->made_bytes[k]);
+    }
     return r->made[k]  ? 0
            : why->code ? why->code
                        : wf_fail(why, WEFT_ENOMEM, "out of memory for the results");

@@ -9,9 +9,10 @@
  * The bits are those of the recorded calls run one after another, at any thread count.
  *
  * Invariants: a plan is immutable after wf_plan_build and may run on several threads at once; views are
- * not steps but index maps of the steps that read them; a run asks the allocator for one block of
- * temporary memory and for the results the caller did not bring, each before the first step that puts something into
- * it, and for few blocks more where that takes less memory; kernels take their scratch besides. Memory of
+ * not steps but index maps of the steps that read them; a run takes one block of
+ * temporary memory and the results the caller did not bring, each before the first step that puts something into
+ * it, and few blocks more where that takes less memory; from the second run on the plan keeps them for the next one, for as long as
+ * nobody has them (eager/kept.h); kernels take their scratch besides. Memory of
  * results that replace no input may hold temporaries before it holds them.
  */
 #ifndef JIT_PLAN_H
@@ -48,6 +49,9 @@ typedef struct wf_plan_opts {
 
 /* NULL with why filled: no memory, symbols that are not bound to sizes, or an operand no step can read. */
 wf_plan *wf_plan_build(const wf_fn *recorded, const wf_plan_opts *opts, wf_why *why);
+/* Where blocks are kept for the results of runs on the host, one place an output, NULL where there is none: from a run that is not
+ * the first. NULL: no memory for that. */
+struct wf_kept *const *wf_plan_results(wf_plan *p);
 void wf_plan_retain(wf_plan *p);
 void wf_plan_release(wf_plan *p); /* NULL is ignored */
 

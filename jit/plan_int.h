@@ -160,6 +160,9 @@ struct wf_plan {
     int64_t *temporary; /* bytes of each */
     uint32_t ntakes, ngives, ntemporaries;
     void *_Atomic spare; /* room of a run that has ended, for the next one */
+    /* Where blocks are kept for results and for temporaries; NULL: not yet. */
+    struct wf_kept **_Atomic result_kept, **_Atomic temporary_kept;
+    atomic_bool has_run;
     wf_plan_info info;
 };
 
@@ -194,7 +197,7 @@ wf_plan *wf_plan_open_rows(wf_plan *p);
 int wf_plan_run_program(const wf_plan_program *g, const wf_program_args *a);
 /* Runs the plan's own steps. */
 int wf_plan_run_steps(wf_plan *p, wf_plan_args *a, wf_why *why);
-/* What runs have left. */
+/* Frees what runs have left. */
 void wf_plan_drop_spare(wf_plan *p);
 /* Adds the bytes that a step reads and writes; words: of the plan (or of the layout it is built from). */
 void wf_plan_traffic(const wf_plan *p, const wf_plan_step *s, const int64_t *words, int64_t *reads,

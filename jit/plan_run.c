@@ -10,6 +10,7 @@
 #include "eager/api.h"
 #include "eager/cuda/runtime.h"
 #include "eager/device.h"
+#include "eager/kept.h"
 #include "eager/pool.h"
 #include "eager/profile.h"
 #include "eager/rows.h"
@@ -38,6 +39,7 @@ typedef struct run {
     wf_why *why;
     char **memory;         /* by the slots of buffers; NULL where there is none now */
     void **block;          /* per temporary: what to free; NULL: nothing */
+    wf_kept *const *kept;  /* and the place that it is from; NULL: none */
     uint8_t *mine;         /* per output: wf_alloc made it */
     uint32_t taken, given; /* of the plan's takes and gives */
     wf_view *view;
@@ -533,7 +535,8 @@ static int make_temporary(run *r, const wf_take *t)
         r->memory[t->slot] = address;
         return *block ? 0 : r->why->code;
     }
-    *block = wf_alloc((size_t)t->bytes);
+    wf_kept *k = r->kept ? r->kept[block - r->block] : NULL;
+    *block = k ? wf_kept_take(k) : wf_object((size_t)t->bytes);
     r->memory[t->slot] = *block;
     return *block ? 0
                   : wf_fail(r->why, WEFT_ENOMEM, "out of memory for %lld bytes of temporary values",
@@ -572,6 +575,8 @@ static void free_temporary(run *r, uint32_t i)
     const uint32_t slot = p->ninputs + p->noutputs + i;
     if (r->device) {
         wf_device_free(r->block[i]); /* reused in stream order */
+    } else if (r->block[i] && r->kept && r->kept[i]) {
+        wf_kept_give(r->kept[i], r->block[i]);
     } else if (r->block[i]) {
         wf_free(r->block[i], (size_t)p->temporary[i]);
     }
@@ -702,8 +707,93 @@ static void divide_room(run *r, char *room)
     }
 }
 
+/* An array of n places is twice as long: what each block is kept in, and behind that each place once. */
+static void drop_kept(wf_kept **kept, uint32_t n)
+{
+    for (uint32_t i = 0; i < n && kept; i++) {
+        wf_kept_close(kept[n + i]);
+    }
+    wf_mfree(kept);
+}
+
+/* The array is the plan's, unless another thread was first. */
+static wf_kept **publish(wf_kept **_Atomic *at, wf_kept **kept, uint32_t n)
+{
+    wf_kept **none = NULL;
+    if (kept && !atomic_compare_exchange_strong_explicit(at, &none, kept, memory_order_acq_rel,
+                                                         memory_order_acquire)) {
+        drop_kept(kept, n);
+        return none;
+    }
+    return kept;
+}
+
+/* Temporaries of one size that are not there at the same time share a place: all of them wait in as much memory as a run takes.
+ * `until`: by place, the launch that gives it back; room for all, and for where each temporary's take and give are. */
+static void share_places(const wf_plan *p, wf_kept **kept, uint32_t *until)
+{
+    const uint32_t n = p->ntemporaries, first = p->ninputs + p->noutputs;
+    uint32_t *const last = until + n;
+    uint32_t places = 0;
+    for (uint32_t i = 0; i < p->ngives; i++) {
+        if (p->gives[i].slot >= first) {
+            last[p->gives[i].slot - first] = p->gives[i].launch;
+        }
+    }
+    for (uint32_t i = 0; i < p->ntakes; i++) { /* in the order of launches */
+        const wf_take *t = &p->takes[i];
+        uint32_t k = 0;
+        if (t->slot < first || t->bytes < WF_KEPT_FROM) {
+            continue;
+        }
+        while (k < places && (until[k] >= t->launch || !kept[n + k] ||
+                              wf_kept_size(kept[n + k]) != (size_t)t->bytes)) {
+            k++;
+        }
+        if (k == places) {
+            kept[n + places++] = wf_kept_new((size_t)t->bytes);
+        }
+        kept[t->slot - first] = kept[n + k];
+        until[k] = last[t->slot - first];
+    }
+}
+
+/* From the second run on. */
+static wf_kept **keep_temporaries(wf_plan *p)
+{
+    const uint32_t n = p->ntemporaries;
+    if (!n || !atomic_exchange_explicit(&p->has_run, true, memory_order_relaxed)) {
+        return NULL;
+    }
+    wf_kept **kept = wf_calloc(2 * (size_t)n, sizeof *kept);
+    uint32_t *until = wf_malloc(2 * (size_t)n * sizeof *until);
+    if (kept && until) {
+        share_places(p, kept, until);
+    }
+    wf_mfree(until);
+    return publish(&p->temporary_kept, kept, n);
+}
+
+wf_kept *const *wf_plan_results(wf_plan *p)
+{
+    wf_kept **kept = atomic_load_explicit(&p->result_kept, memory_order_acquire);
+    const uint32_t n = p->noutputs;
+    if (kept || !n) {
+        return kept;
+    }
+    kept = wf_calloc(2 * (size_t)n, sizeof *kept);
+    for (uint32_t k = 0; k < n && kept; k++) {
+        if (!p->writes || p->writes[k] < 0) {
+            kept[k] = kept[n + k] = wf_kept_new(out_bytes(p, k));
+        }
+    }
+    return publish(&p->result_kept, kept, n);
+}
+
 void wf_plan_drop_spare(wf_plan *p)
 {
+    drop_kept(atomic_load_explicit(&p->result_kept, memory_order_acquire), p->noutputs);
+    drop_kept(atomic_load_explicit(&p->temporary_kept, memory_order_acquire), p->ntemporaries);
     wf_free(atomic_exchange_explicit(&p->spare, NULL, memory_order_acquire), room_of(p));
 }
 
@@ -738,6 +828,8 @@ int wf_plan_run_steps(wf_plan *p, wf_plan_args *a, wf_why *why)
         return wf_fail(why, WEFT_ENOMEM, "out of memory for %zu bytes of temporary values", bytes);
     }
     run r = {.p = p, .a = a, .why = why, .device = (uint8_t)a->device};
+    r.kept = atomic_load_explicit(&p->temporary_kept, memory_order_acquire);
+    r.kept = r.kept || r.device ? r.kept : keep_temporaries(p);
     r.expected = p->validates ? wf_validate_begin(p, a) : NULL;
     divide_room(&r, room);
     unsigned mode = wf_fpenv_enter();

@@ -152,7 +152,7 @@ static void make_broken(wf_storage *st, const wf_job *job)
     st->broken = 1;
     st->write_op = (uint16_t)(job->failed_op ? job->failed_op : WF_OP_INPUT);
     const bool without = (uintptr_t)st->data >> FIRST_ADDRESS_BIT; /* still the made-up address */
-    if (without && (!job->of || wf_storage_back(st, &ignored))) {
+    if (without && (!job->of || wf_storage_back(st, NULL, &ignored))) {
         st->data = NULL;
         st->inline_data = WF_STORAGE_EXTERNAL;
         st->read_only = 1;
@@ -219,7 +219,7 @@ int wf_job_back(void *job, uint32_t k, wf_why *why)
 {
     wf_job *x = job;
     wf_storage *st = x->of->made[k];
-    int rc = wf_storage_back(st, why);
+    int rc = wf_storage_back(st, x->kept ? x->kept[k] : NULL, why);
     return rc ? fail_results(x->of, rc, why) : lay(x->of, &x->out[k], st->value, st, true, why);
 }
 

@@ -92,6 +92,8 @@ typedef struct wf_job {
     const char *failed_site;
     uint8_t *began; /* per output: a failing run began to change its memory; comes in zeroed */
     uint32_t noutputs;
+    struct wf_kept *const
+        *kept; /* NULL, or where the runner keeps blocks for outputs; entries may be NULL */
     struct wf_trace *of;
     void *note; /* the trace's */
 } wf_job;
