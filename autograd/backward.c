@@ -56,7 +56,7 @@ int wf_engine_queue(engine *e, wf_ref r)
     if (n->flags & WF_TN_QUEUED) {
         return 0;
     }
-    wf_queued *heap = wf_room(e->heap, e->n, &e->cap, 64, sizeof *heap);
+    wf_queued *heap = e->n < e->cap ? e->heap : wf_more_objects(e->heap, &e->cap, 64, sizeof *heap);
     if (!heap) {
         wf_raise_text(e->c, WEFT_ENOMEM, "backward", "out of memory for the queue");
         return WEFT_ENOMEM;
@@ -727,7 +727,7 @@ int wf_backward_run(wf_ctx *c, int n, const wf_ref *roots, const weft_tensor *gr
     unmark(&e, e.reached, e.n_reached);
     c->grad_off = off;
     weft_scope_end(e.scope);
-    wf_mfree(e.heap);
+    wf_free(e.heap, e.cap * sizeof *e.heap);
     e.t->engine = e.outer;
     if (aside) {
         unpark(e.outer, aside);

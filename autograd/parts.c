@@ -42,13 +42,14 @@ static void drop_all(wf_part *part, uint32_t n)
 void wf_parts_drop(wf_engine *e)
 {
     drop_all(e->part, e->n_part);
-    wf_mfree(e->part);
+    wf_free(e->part, e->cap_part * sizeof *e->part);
 }
 
 /* A further entry of the list, whose gradient is g. */
 static int append(wf_engine *e, wf_part p, weft_tensor g)
 {
-    wf_part *room = wf_room(e->part, e->n_part, &e->cap_part, 8, sizeof *room);
+    wf_part *room =
+        e->n_part < e->cap_part ? e->part : wf_more_objects(e->part, &e->cap_part, 8, sizeof *room);
     if (!room) {
         wf_raise_text(e->c, WEFT_ENOMEM, "backward", "out of memory");
         return WEFT_ENOMEM;

@@ -89,7 +89,7 @@ wf_ref wf_tape_node_new(wf_tape *t, int sort, wf_op op, int dtype, int rank, con
     }
     int64_t *ext = NULL;
     if (rank > WF_TAPE_DIMS) {
-        ext = wf_malloc((size_t)rank * sizeof *ext);
+        ext = wf_object((size_t)rank * sizeof *ext);
         if (!ext) {
             return 0;
         }
@@ -142,8 +142,7 @@ static void val_free(wf_tval **at)
     wf_tval *v = *at;
     *at = v->older;
     wf_storage *st = v->st;
-    wf_mfree(v->name);
-    wf_mfree(v);
+    wf_free(v, v->bytes);
     wf_storage_release(st);
 }
 
@@ -188,7 +187,7 @@ static void aux_free(wf_taux *a)
     if (a->custom) {
         wf_custom_release(a->custom);
     }
-    wf_mfree(a);
+    wf_free(a, a->bytes);
 }
 
 /* -- leaves of other threads ------------------------------------------------------------------------------- */
@@ -252,7 +251,7 @@ static void free_rest(wf_tape *t, wf_tnode *n, wf_ref *list)
         wf_meta_release(n->meta);
     }
     if (n->rank > WF_TAPE_DIMS) {
-        wf_mfree(n->u.ext);
+        wf_free(n->u.ext, n->rank * sizeof *n->u.ext);
     }
 }
 
@@ -398,6 +397,30 @@ void wf_tape_on_stamp(wf_ctx *c, wf_ref r, const char *site)
 
 /* -- values ---------------------------------------------------------------------------------------------- */
 
+/* With the name that the tensor has, which another thread may be changing. NULL: no memory. */
+static wf_tval *new_val(const wf_slot *s)
+{
+    const size_t bytes = sizeof(wf_tval) + s->rank * sizeof(int64_t);
+    wf_meta *m = s->meta;
+    if (!m) {
+        wf_tval *v = wf_object(bytes);
+        if (v) {
+            v->bytes = bytes;
+            v->name = NULL;
+        }
+        return v;
+    }
+    wf_meta_lock(m);
+    const size_t length = m->name ? strlen(m->name) + 1 : 0;
+    wf_tval *v = wf_object(bytes + length);
+    if (v) {
+        v->bytes = bytes + length;
+        v->name = length ? memcpy((char *)v + bytes, m->name, length) : NULL;
+    }
+    wf_meta_unlock(m);
+    return v;
+}
+
 int wf_tape_save(wf_tape *t, wf_ref node, wf_ref user, wf_slot *s)
 {
     wf_tnode *n = wf_tnode_at(t, node);
@@ -407,7 +430,7 @@ int wf_tape_save(wf_tape *t, wf_ref node, wf_ref user, wf_slot *s)
         v->users++;
         return 0;
     }
-    v = wf_malloc(sizeof *v + (size_t)s->rank * sizeof(int64_t));
+    v = new_val(s);
     if (!v) {
         return WEFT_ENOMEM;
     }
@@ -418,7 +441,6 @@ int wf_tape_save(wf_tape *t, wf_ref node, wf_ref user, wf_slot *s)
     v->offset = s->offset;
     v->version = version;
     v->users = 1;
-    v->name = wf_meta_name(s->meta);
     memcpy(v->strides, wf_strides(s), (size_t)s->rank * sizeof(int64_t));
     n->val = v;
     return 0;

@@ -29,8 +29,9 @@ typedef struct wf_tval {
     wf_storage *st;
     int64_t offset; /* bytes from the start of the storage */
     uint32_t version;
-    uint32_t users; /* nodes whose derivative still wants it */
-    char *name;     /* copy of the tensor's name, or NULL */
+    uint32_t users;   /* nodes whose derivative still wants it */
+    const char *name; /* copy of the tensor's name, or NULL: behind the strides */
+    size_t bytes;     /* of all this */
     int64_t strides[];
 } wf_tval;
 
@@ -48,6 +49,7 @@ typedef struct wf_taux {
     wf_ref extra
         [8]; /* nodes held for their saved values: result k at [k]; a custom op's saved tensors */
     struct wf_custom *custom;
+    size_t bytes; /* of all this */
 } wf_taux;
 
 #define WF_TN_QUEUED 1u    /* in the backward queue */

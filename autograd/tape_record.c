@@ -30,12 +30,14 @@ static wf_taux *aux_new(const wf_attr *a, int nsrc, bool scalars)
     size_t nwords = (size_t)a->n_ints + a->n_dyn + a->n_flt;
     size_t nref = nsrc > 3 ? (size_t)nsrc : 0;
     size_t nsc = scalars ? (size_t)nsrc : 0;
-    wf_taux *x =
-        wf_malloc(sizeof *x + nsc * sizeof(weft_tensor) + nwords * 8 + nref * sizeof(wf_ref));
+    const size_t bytes =
+        sizeof(wf_taux) + nsc * sizeof(weft_tensor) + nwords * 8 + nref * sizeof(wf_ref);
+    wf_taux *x = wf_object(bytes);
     if (!x) {
         return NULL;
     }
     memset(x, 0, sizeof *x);
+    x->bytes = bytes;
     char *p = (char *)(x + 1);
     if (nsc) {
         x->scalar = (weft_tensor *)p;
@@ -357,7 +359,9 @@ static int append_known(wf_ctx *c, wf_op op, const wf_attr *attr, struct wf_cust
     }
     wf_ref r = wf_tape_node_new(t, WF_TN_OP, op, dst[0]->dtype, dst[0]->rank, wf_dims(dst[0]));
     if (!r) {
-        wf_mfree(aux);
+        if (aux) {
+            wf_free(aux, aux->bytes);
+        }
         return wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
     }
     wf_tnode *n = wf_tnode_at(t, r);

@@ -30,19 +30,13 @@ void wf_frozen_release(wf_frozen *z)
             wf_storage_release(z->src[i].st);
         }
     }
-    wf_mfree(z->in);
-    wf_mfree(z->src);
-    wf_mfree(z->out);
-    wf_mfree(z->made_bytes);
     wf_frozen_drop_state(z);
-    wf_mfree(z->draw);
-    wf_mfree(z->writes);
     wf_mfree(z->spare);
     wf_capture_release(z->capture);
     pthread_mutex_destroy(&z->lock);
     wf_fn_free(z->fn);
     wf_plan_release(z->plan);
-    wf_mfree(z);
+    wf_free(z, z->bytes);
 }
 
 uint32_t wf_frozen_count(wf_frozen *z)
@@ -277,15 +271,62 @@ static bool describe(wf_frozen *z, wf_trace *t, const weft_tensor *in, const wef
                              refs - handles));
 }
 
+/* Room for n elements, *at bytes from base on, which moves behind them; NULL: there is no base yet. */
+static void *array(char *base, size_t *at, size_t n, size_t size)
+{
+    void *p = base ? base + *at : NULL;
+    *at += (n * size + 7) / 8 * 8;
+    return p;
+}
+
+/* The arrays of z behind it, if they are there yet; bytes of it all. */
+static size_t lay_arrays(wf_frozen *z, char *base, size_t n_in, size_t n_out, size_t n_made,
+                         const wf_trace *t)
+{
+    const wf_follow *w = &t->follow;
+    size_t at = sizeof *z;
+    z->in = array(base, &at, n_in, sizeof *z->in);
+    z->src = array(base, &at, t->nouter, sizeof *z->src);
+    z->out = array(base, &at, n_out, sizeof *z->out);
+    z->made_bytes = array(base, &at, n_made, sizeof *z->made_bytes);
+    z->writes = array(base, &at, n_made + t->nouter, sizeof *z->writes);
+    z->leaf = array(base, &at, w->nleaf, sizeof *z->leaf);
+    z->number = array(base, &at, w->nslot, sizeof *z->number);
+    z->draw = array(base, &at, w->ndrawn, sizeof *z->draw);
+    return at;
+}
+
+/* Of zeros but for its arrays' elements; those of sources, too. One block: a function that is never frozen is described at
+ * every call. NULL: no memory. */
+static wf_frozen *new_frozen(int n_in, int n_out, uint32_t n_made, const wf_trace *t)
+{
+    wf_frozen none;
+    const size_t in = (size_t)n_in, out = (size_t)n_out,
+                 bytes = lay_arrays(&none, NULL, in, out, n_made, t);
+    wf_frozen *z = wf_object(bytes);
+    if (z) {
+        memset(z, 0, sizeof *z);
+        z->bytes = bytes;
+        lay_arrays(z, (char *)z, in, out, n_made, t);
+        if (t->nouter) {
+            memset(z->src, 0, t->nouter * sizeof *z->src);
+        }
+    }
+    return z;
+}
+
 wf_frozen *wf_frozen_describe(wf_trace *t, const weft_tensor *in, int n_in, const weft_tensor *out,
                               int n_out, const wf_frozen_start *start, char reason[WF_REASON])
 {
-    wf_frozen *z = wf_malloc(sizeof *z);
+    uint32_t n_made = 0;
+    for (const wf_storage *st = t->first; st; st = st->next) {
+        n_made += st->value != 0;
+    }
+    wf_frozen *z = new_frozen(n_in, n_out, n_made, t);
     if (!z) {
         wf_frozen_refuse(reason, "there is no memory");
         return NULL;
     }
-    memset(z, 0, sizeof *z);
     atomic_store(&z->refs, 1);
     pthread_mutex_init(&z->lock, NULL);
     z->n_in = n_in;
@@ -295,20 +336,8 @@ wf_frozen *wf_frozen_describe(wf_trace *t, const weft_tensor *in, int n_in, cons
     z->home = (uint8_t)start->home;
     z->modes = start->modes;
     z->device = t->base.device;
-    for (const wf_storage *st = t->first; st; st = st->next) {
-        z->n_made += st->value != 0;
-    }
-    z->in = wf_malloc((size_t)n_in * sizeof *z->in + 1);
-    z->src = wf_malloc(t->nouter * sizeof *z->src + 1);
-    z->out = wf_malloc((size_t)n_out * sizeof *z->out + 1);
-    z->made_bytes = wf_malloc(z->n_made * sizeof *z->made_bytes + 1);
-    z->writes = wf_malloc((z->n_made + t->nouter) * sizeof *z->writes + 1);
-    if (z->src) {
-        memset(z->src, 0, t->nouter * sizeof *z->src);
-    }
-    if (!z->in || !z->src || !z->out || !z->made_bytes || !z->writes) {
-        wf_frozen_refuse(reason, "there is no memory");
-    } else if (describe(z, t, in, out, start, reason)) {
+    z->n_made = n_made;
+    if (describe(z, t, in, out, start, reason)) {
         return z;
     }
     wf_frozen_release(z);

@@ -63,6 +63,7 @@ typedef struct wf_frozen_args {
     wf_slot **slot;
     wf_storage **st;
     wf_hold *how;
+    int most; /* arguments that there is other room for */
     wf_slot *slot_[WF_FROZEN_FEW];
     wf_storage *st_[WF_FROZEN_FEW];
     wf_hold how_[WF_FROZEN_FEW];

@@ -70,10 +70,6 @@ bool wf_frozen_describe_draws(wf_frozen *z, const wf_trace *t, const wf_frozen_s
     const wf_follow *w = &t->follow;
     const wf_fn *f = t->fn;
     z->context = t->c->id;
-    z->draw = wf_malloc(w->ndrawn * sizeof *z->draw + 1);
-    if (!z->draw) {
-        return wf_frozen_refuse(reason, "there is no memory");
-    }
     for (uint32_t k = 0; k < f->n; k++) {
         if (wf_frozen_is_random((wf_op)f->ins[k].op)) {
             if (z->n_draw == w->ndrawn) {

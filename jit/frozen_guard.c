@@ -68,9 +68,10 @@ void wf_frozen_close(wf_frozen_args *a)
         }
     }
     if (a->slot != a->slot_) {
-        wf_mfree(a->slot);
-        wf_mfree(a->st);
-        wf_mfree(a->how);
+        const size_t all = (size_t)a->most;
+        wf_scratch_free(a->how, all * sizeof *a->how);
+        wf_scratch_free(a->st, all * sizeof *a->st);
+        wf_scratch_free(a->slot, all * sizeof *a->slot);
     }
 }
 
@@ -94,9 +95,10 @@ bool wf_frozen_open(wf_frozen_args *a, wf_ctx *c, const weft_tensor *in, int n, 
     a->c = c;
     a->in = in;
     a->n = 0;
-    a->slot = few ? a->slot_ : wf_malloc(all * sizeof *a->slot);
-    a->st = few ? a->st_ : wf_malloc(all * sizeof *a->st);
-    a->how = few ? a->how_ : wf_malloc(all * sizeof *a->how);
+    a->most = n;
+    a->slot = few ? a->slot_ : wf_scratch(all * sizeof *a->slot);
+    a->st = few ? a->st_ : wf_scratch(all * sizeof *a->st);
+    a->how = few ? a->how_ : wf_scratch(all * sizeof *a->how);
     if (!a->slot || !a->st || !a->how) {
         return wf_frozen_refuse(reason, "there is no memory");
     }
@@ -243,13 +245,13 @@ bool wf_frozen_agree(const wf_frozen *a, const wf_fn *a_fn, const wf_frozen *b, 
         return false;
     }
     int64_t few[WF_FROZEN_FEW];
-    int64_t *shift =
-        a->n_source <= WF_FROZEN_FEW ? few : wf_malloc((size_t)a->n_source * sizeof *shift);
+    const size_t bytes = (size_t)a->n_source * sizeof(int64_t);
+    int64_t *shift = a->n_source <= WF_FROZEN_FEW ? few : wf_scratch(bytes);
     bool same = shift ? wf_frozen_shifts(a, b, shift, reason) &&
                             wf_frozen_numbers(a, a_fn, b_fn, shift, reason)
                       : wf_frozen_refuse(reason, "there is no memory");
     if (shift != few) {
-        wf_mfree(shift);
+        wf_scratch_free(shift, bytes);
     }
     return same;
 }

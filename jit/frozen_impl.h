@@ -71,6 +71,7 @@ typedef struct wf_frozen_from {
 } wf_frozen_from;
 
 struct wf_frozen {
+    size_t bytes; /* of all this with the arrays of its description, which lie behind it */
     _Atomic int refs;
     _Atomic uint32_t count;
     int n_in, n_source, n_out;

@@ -99,11 +99,6 @@ bool wf_frozen_describe_state(wf_frozen *z, const wf_trace *t, const wf_frozen_a
                               char *reason)
 {
     const wf_follow *w = &t->follow;
-    z->leaf = wf_malloc(w->nleaf * sizeof *z->leaf + 1);
-    z->number = wf_malloc(w->nslot * sizeof *z->number + 1);
-    if (!z->leaf || !z->number) {
-        return wf_frozen_refuse(reason, "there is no memory");
-    }
     for (uint32_t i = 0; i < w->nleaf; i++) {
         if (is_alive(w->leaf[i].meta) && /* else it ended with the call */
             !describe_leaf(z, t, a, &w->leaf[i], made, reason)) {
@@ -152,8 +147,6 @@ void wf_frozen_drop_state(wf_frozen *z)
     for (uint32_t i = 0; i < z->n_live; i++) {
         wf_live_release(z->live[i]);
     }
-    wf_mfree(z->leaf);
-    wf_mfree(z->number);
 }
 
 /* -- comparing and guarding -------------------------------------------------------------------------------------- */

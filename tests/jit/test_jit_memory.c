@@ -1,7 +1,7 @@
 /*
- * tests/jit/test_jit_memory.c -- what a traced call takes: no more at its fullest than the function called eagerly,
- * nothing from the system once it has run a few times, one block and its results where kernels need no scratch, only results
- * where there are no temporaries.
+ * tests/jit/test_jit_memory.c -- what a traced call takes: no more at its fullest than the function called eagerly, and once
+ * it has run a few times nothing from anybody: not from the system, not from the allocator, not from malloc. What it keeps for
+ * that is nobody's who still has a result, and goes back when the caller asks for it.
  */
 /* ctest: timeout=300 */
 #include <criterion/criterion.h>
@@ -191,24 +191,24 @@ static weft_status train(void *self, const weft_tensor *in, int n_in, weft_tenso
     return bad ? bad : weft_optim_step(optim);
 }
 
-/* The most that a call takes beyond what was there before, and how often it asks for memory at least (a thread that is late
- * leaves its share to others, who have scratch for it): never the system. */
+/* The most that a call takes beyond what was there before, and how often it asks for memory, malloc's too, at least (a thread
+ * that was late so far has no scratch yet): never the system. */
 static int64_t peak_of(weft_jit_fn fn, weft_jit *j, const weft_tensor *in, int64_t *asked)
 {
-    weft_memory_stats before, after;
+    wf_alloc_stats before, after;
     for (int i = 0; i <= CALLS; i++) {
         weft_tensor y;
         weft_scope sc = weft_scope_begin();
         weft_memory_reset_peak();
-        weft_memory_get_stats(&before);
+        wf_alloc_get_stats(&before);
         weft_status rc = j ? weft_jit_call(j, in, 3, &y, 1) : fn(NULL, in, 3, &y, 1);
-        weft_memory_get_stats(&after);
+        wf_alloc_get_stats(&after);
         cr_assert_eq(rc, WEFT_OK, "%s", weft_last_error());
         weft_scope_end(sc);
-        const int64_t now = after.allocations - before.allocations;
+        const int64_t now = after.allocs - before.allocs + after.mallocs - before.mallocs;
         *asked = i == 0 || now < *asked ? now : *asked;
     }
-    cr_expect(UNDER_ASAN || after.system_allocations == before.system_allocations);
+    cr_expect(UNDER_ASAN || after.system_allocs == before.system_allocs);
     return after.peak_bytes - before.live_bytes;
 }
 
@@ -216,9 +216,6 @@ typedef struct limits {
     const char *name;
     weft_jit_fn fn;
     int64_t more; /* than eagerly: SMALL, or kernels' scratch */
-    /* of a call that is recorded, and of a replay: a block for temporaries, or some; two a result (one if it is small) and a value that
-     * replaces another; lists of an optimiser; the same at every number of threads and instruction set */
-    int64_t asked[2];
 } limits;
 
 static void check_peak(const limits *x, const weft_tensor *in)
@@ -230,8 +227,9 @@ static void check_peak(const limits *x, const weft_tensor *in)
         int64_t traced = peak_of(x->fn, j, in, &asked);
         cr_expect_leq(traced, eager + x->more, "%s, frozen %d: %lld bytes, %lld eagerly", x->name,
                       frozen, (long long)traced, (long long)eager);
-        cr_expect_leq(asked, x->asked[frozen], "%s, frozen %d: %lld allocations", x->name, frozen,
-                      (long long)asked);
+        /* under AddressSanitizer every block is the system's, and asked for */
+        cr_expect(UNDER_ASAN || asked == 0, "%s, frozen %d: %lld allocations", x->name, frozen,
+                  (long long)asked);
         weft_jit_free(j);
     }
 }
@@ -253,18 +251,18 @@ static void open_all(weft_tensor *in)
 
 Test(jit_memory, no_more_than_eagerly)
 {
-    static const limits no_grad[] = {{"layers", layers, SCRATCH, {4, 4}},
-                                     {"sums", sums, SMALL, {3, 3}},
-                                     {"in_place", in_place, SMALL, {11, 3}},
-                                     {"elementwise", elementwise, SMALL, {2, 2}},
-                                     {"late", late, SMALL, {5, 5}},
-                                     {"replace", replace, SCRATCH, {19, 19}},
-                                     {"decay_states", decay_states, SCRATCH, {19, 19}},
-                                     {"one_by_one", one_by_one, SCRATCH, {20, 11}},
-                                     {"transformer", transform, SMALL, {46, 28}}},
-                        with_grad[] = {{"backward", backward, SCRATCH, {60, 60}},
-                                       {"accumulate", accumulate, SMALL, {101, 101}},
-                                       {"train", train, SCRATCH, {174, 121}}};
+    static const limits no_grad[] = {{"layers", layers, SCRATCH},
+                                     {"sums", sums, SMALL},
+                                     {"in_place", in_place, SMALL},
+                                     {"elementwise", elementwise, SMALL},
+                                     {"late", late, SMALL},
+                                     {"replace", replace, SCRATCH},
+                                     {"decay_states", decay_states, SCRATCH},
+                                     {"one_by_one", one_by_one, SCRATCH},
+                                     {"transformer", transform, SMALL}},
+                        with_grad[] = {{"backward", backward, SCRATCH},
+                                       {"accumulate", accumulate, SMALL},
+                                       {"train", train, SCRATCH}};
     weft_tensor in[3];
     open_all(in);
     for (int i = 0; i < STATES; i++) {
@@ -358,4 +356,69 @@ Test(jit_memory, a_frozen_call_in_place_allocates_nothing)
         weft_jit_free(j);
         weft_scope_end(sc);
     }
+}
+
+static weft_status shifted(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    weft_tensor h = weft_cumsum(weft_add(in[0], in[0]), 0);
+    out[0] = weft_sub(h, in[0]);
+    out[1] = weft_narrow(weft_mul(h, in[0]), 0, 1, 2);
+    return weft_error_status(out[1]);
+}
+
+/* Of ones times x, [n, n]: rows of (2 (i + 1) - 1) x, and from its second row on rows of 2 (i + 1) x^2. */
+static void check_shifted(const weft_tensor *y, float x, int64_t n)
+{
+    const float *a = weft_data(y[0]), *b = weft_data(y[1]);
+    for (int64_t i = 0; i < n; i++) {
+        cr_assert_eq(a[i * n], (float)(2 * i + 1) * x);
+    }
+    cr_assert_eq(b[0], 4 * x * x);
+    cr_assert_eq(b[n], 6 * x * x);
+}
+
+/* Results that somebody has, or a view of them, keep their memory, whatever is called meanwhile; memory of those that went is
+ * used again, and all of it goes back. */
+Test(jit_memory, results_keep_what_is_theirs)
+{
+    enum { HELD = 5 };
+    static const int64_t extents[] = {4, 96,
+                                      700}; /* in 64 bytes, in a cached block, in a large one */
+    for (int k = 0; k < 6; k++) {
+        const int64_t n = extents[k % 3];
+        weft_jit *j = weft_jit_trace(shifted, NULL, .frozen = k >= 3, .synchronous = true,
+                                     .always_record = true, .verify_every = -1);
+        weft_tensor held[HELD][2] = {{WEFT_NONE}};
+        for (int i = 0; i < 40; i++) {
+            weft_scope sc = weft_scope_begin();
+            weft_tensor *y = held[i % HELD], x = weft_full(weft_shape(n, n), i + 1, WEFT_F32), r[2];
+            cr_assert_eq(weft_jit_call(j, &x, 1, r, 2), WEFT_OK, "%s", weft_last_error());
+            for (int o = 0; o < 2; o++) {
+                weft_free(y[o]);
+                y[o] = weft_keep(r[o]);
+            }
+            weft_scope_end(sc);
+            for (int h = 0; h <= i && h < HELD; h++) { /* the latest HELD */
+                check_shifted(held[(i - h) % HELD], (float)(i + 1 - h), n);
+            }
+        }
+        if (k % 2) { /* results may outlive what made them */
+            weft_jit_free(j);
+        }
+        for (int i = 0; i < HELD; i++) {
+            check_shifted(held[i], (float)(36 + i), n);
+            weft_free(held[i][0]);
+            weft_free(held[i][1]);
+        }
+        if (k % 2 == 0) {
+            weft_jit_free(j);
+        }
+        weft_memory_trim();
+    }
+    weft_memory_stats left;
+    weft_memory_get_stats(&left);
+    cr_expect_lt(left.live_bytes, SMALL, "%lld bytes are live", (long long)left.live_bytes);
+    const int64_t most = (4 << 20) + (int64_t)weft_get_num_threads() * WF_SCRATCH_MOST;
+    cr_expect_leq(left.reserved_bytes, most, "%lld bytes are held", (long long)left.reserved_bytes);
 }
