@@ -1,6 +1,6 @@
 /*
  * tests/jit/test_jit_threads.c -- traced calls on many threads at once: one trace shared by all, traces of their own,
- * captured tensors that all of them read, plans that are evicted while they run.
+ * captured tensors that all of them read, plans that are evicted while they run, what a plan keeps between its runs.
  *
  * ctest: threads
  */
@@ -224,4 +224,77 @@ Test(jit_threads, values_of_a_running_trace_are_its_threads)
     cr_assert_eq(weft_item_f64(weft_sum(h.t)), 3);
     weft_free(h.t);
     weft_jit_free(j);
+}
+
+/* -- what a plan keeps ----------------------------------------------------------------------------------- */
+
+enum { LARGE = 40, SUMMED = 2, USERS = 4 };
+
+typedef struct user {
+    weft_jit *jit;
+    int id, bad;
+    pthread_t thread;
+} user;
+
+static weft_status sums(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    weft_tensor h = weft_cumsum(weft_add(in[0], in[0]), 0);
+    out[0] = weft_sub(weft_cumsum(h, 1), in[0]);
+    return WEFT_OK;
+}
+
+/* Of x everywhere. */
+static bool are_sums(weft_tensor y, float x)
+{
+    const float *at = weft_data(y);
+    bool ok = at != NULL;
+    for (int i = 0; i < LARGE * LARGE && ok; i++) {
+        ok = at[i] == (float)(2 * (i / LARGE + 1) * (i % LARGE + 1) - 1) * x;
+    }
+    return ok;
+}
+
+/* Holds two results, so that memory goes from call to call and from thread to thread. */
+static void *use_plan(void *arg)
+{
+    user *u = arg;
+    weft_tensor held[SUMMED] = {WEFT_NONE};
+    for (int i = 0; i < 40; i++) {
+        weft_scope sc = weft_scope_begin();
+        const int x = i * USERS + u->id + 1;
+        weft_tensor in = weft_full(weft_shape(LARGE, LARGE), x, WEFT_F32), y;
+        u->bad += weft_jit_call(u->jit, &in, 1, &y, 1) != WEFT_OK;
+        u->bad += i >= SUMMED && !are_sums(held[i % SUMMED], (float)(x - SUMMED * USERS));
+        weft_free(held[i % SUMMED]);
+        held[i % SUMMED] = weft_keep(y);
+        if (i % 16 == 15) {
+            weft_memory_trim();
+        }
+        weft_scope_end(sc);
+    }
+    for (int i = 0; i < SUMMED; i++) {
+        u->bad += !are_sums(held[i], (float)((38 + i) * USERS + u->id + 1));
+        weft_free(held[i]);
+    }
+    return NULL;
+}
+
+/* Threads that run one plan at the same time have temporaries and results of their own. */
+Test(jit_threads, no_block_of_a_plan_is_two_threads)
+{
+    for (int frozen = 0; frozen < 2; frozen++) {
+        weft_jit *j = weft_jit_trace(sums, NULL, .frozen = frozen, .synchronous = true,
+                                     .always_record = true);
+        user u[USERS];
+        for (int i = 0; i < USERS; i++) {
+            u[i] = (user){.jit = j, .id = i};
+            cr_assert_eq(pthread_create(&u[i].thread, NULL, use_plan, &u[i]), 0);
+        }
+        for (int i = 0; i < USERS; i++) {
+            pthread_join(u[i].thread, NULL);
+            cr_expect_eq(u[i].bad, 0, "thread %d: %d wrong", i, u[i].bad);
+        }
+        weft_jit_free(j);
+    }
 }
