@@ -662,17 +662,6 @@ int64_t wf_alloc_trim(void)
     return given;
 }
 
-/* What is cached and can be given back goes. */
-static void trim_all(void)
-{
-    tcache *t = ALLOC_ASAN ? NULL : my_cache();
-    lock();
-    if (t)
-        flush_cache(t);
-    wf_heap_trim(0);
-    unlock();
-}
-
 void wf_alloc_set_cap(int64_t bytes)
 {
     pthread_once(&once, init);
@@ -681,7 +670,7 @@ void wf_alloc_set_cap(int64_t bytes)
     const bool over = wf_heap.reserved > wf_heap.reserved_cap;
     unlock();
     if (over)
-        trim_all();
+        wf_alloc_trim();
 }
 
 int64_t wf_alloc_cap(void)
@@ -702,7 +691,7 @@ bool wf_alloc_set_source(const wf_heap_source *source)
     struct kept *k = source ? malloc(sizeof *k) : NULL;
     if (source && !k)
         return false;
-    trim_all();
+    wf_alloc_trim();
     lock();
     if (k) {
         *k = (struct kept){*source, all};
