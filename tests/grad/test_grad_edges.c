@@ -47,7 +47,7 @@ static weft_status differentiate(void *self, const weft_tensor *in, int n_in, we
 static void expect_cross(const char *what, const cross *k, const weft_tensor *out)
 {
     float got[2][N];
-    double loss = 0, share = k->reduction == WEFT_REDUCE_MEAN ? 1.0 / N : 1;
+    double loss = 0, share = k->reduction == WEFT_REDUCE_MEAN ? 1.0 / (double)N : 1;
     cr_assert_eq(weft_to_array(out[1], got[0], N, WEFT_F32), WEFT_OK, "%s", weft_last_error());
     cr_assert_eq(weft_to_array(out[2], got[1], N, WEFT_F32), WEFT_OK, "%s", weft_last_error());
     for (int i = 0; i < N; i++) {
