@@ -245,7 +245,7 @@ Test(oom, an_allocator_of_ones_own)
     weft_tensor b = weft_keep(weft_add(a, early));
     cr_expect(second.held >= 4 * MIB, "%lld", (long long)second.held);
     weft_scope sc = weft_scope_begin();
-    cr_assert_eq(weft_item_f64(weft_sum(weft_add(b, weft_sum(small)))), 302.0 * MIB);
+    cr_assert_eq(weft_item_f64(weft_sum(weft_add(b, weft_sum(small)))), 302.0 * (double)MIB);
     weft_scope_end(sc);
     /* none, and one that is not aligned: errors, and nothing is lost */
     const int64_t given = second.given;
