@@ -53,11 +53,22 @@ static void check_race(const thread *t, touch *wrote, touch *read, uint64_t at, 
     }
 }
 
-/* The memory around an address that was touched before in this launch. */
+static bool is_in(const range *r, uint64_t at, unsigned size)
+{
+    return at >= r->low && at + size <= r->high;
+}
+
+/* The memory around an address that was touched before in this launch; where it was found last for such an address is tried
+ * first. */
 static range *range_of(uint64_t at, unsigned size)
 {
+    uint16_t *const found = &run.found[(at >> 21) % FOUND];
+    if (*found < run.nrange && is_in(&run.range[*found], at, size)) {
+        return &run.range[*found];
+    }
     for (int i = 0; i < run.nrange; i++) {
-        if (at >= run.range[i].low && at + size <= run.range[i].high) {
+        if (is_in(&run.range[i], at, size)) {
+            *found = (uint16_t)i;
             return &run.range[i];
         }
     }

@@ -30,7 +30,7 @@ typedef struct touch {
 } touch;
 
 /* Memory that a launch has touched, and who did if there is not too much of it. */
-enum { RANGES = 256, MOST_SHARED = 232448, MOST_WATCHED = 1 << 20 };
+enum { RANGES = 4096, FOUND = 1024, MOST_SHARED = 232448, MOST_WATCHED = 1 << 20 };
 typedef struct range {
     uint64_t low, high;
     touch *touched;
@@ -46,6 +46,7 @@ typedef struct ptx_state {
     thread thread[MOST_THREADS];
     uint32_t now, block_now, warp_now[MOST_THREADS / LANES];
     range range[RANGES];
+    uint16_t found[FOUND];
     int nrange;
     char *error;
     size_t nerror;
