@@ -327,6 +327,8 @@ FOUND(threads_that_read_what_one_writes, "ld.global.u32 %r5, [%rd1]; st.global.u
       64, "byte 0 of global memory, which thread 0 wrote, is read")
 WELL(threads_that_write_in_turn,
      "st.global.u32 [%rd2], %r1; bar.sync 0; xor.b64 %rd2, %rd2, 4; st.global.u32 [%rd2], %r1;", 64)
+FOUND(what_is_written_is_no_constant, "st.global.u32 [%rd2], %r1; ld.global.nc.u32 %r5, [%rd2];", 1,
+      "is read with .nc")
 FOUND(threads_that_leave, "@%p1 ret; bar.sync 0;", 64, "not all threads reach")
 FOUND(barriers_on_two_lines, "@%p1 bra $A; bar.sync 0; bra $B;\n$A:\nbar.sync 0;\n$B:", 64,
       "while thread 0 is at that of line 19")

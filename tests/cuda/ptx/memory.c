@@ -98,6 +98,17 @@ static void add_range(const thread *t, uint64_t at, unsigned size)
     }
 }
 
+/* ld.global.nc promises that nobody writes there while the kernel runs. */
+static void check_constant(const thread *t, const touch *wrote, uint64_t at, unsigned size)
+{
+    for (uint64_t i = at; i < at + size; i++) {
+        if (wrote[i].block) {
+            run_fail(t, PTX_LAUNCH_FAILED, "byte %u of memory that is written is read with .nc",
+                     (unsigned)i);
+        }
+    }
+}
+
 static void *in_global(const thread *t, const ptx_insn *i, uint64_t at, unsigned size,
                        const unsigned char *with)
 {
@@ -108,6 +119,9 @@ static void *in_global(const thread *t, const ptx_insn *i, uint64_t at, unsigned
     if (!r) {
         add_range(t, at, size);
         r = &run.range[run.nrange - 1];
+    }
+    if (r->touched && i->mod[K_CACHE] == M_NC) {
+        check_constant(t, r->touched, at - r->low, size);
     }
     if (r->touched && i->op != P_ATOM) {
         check_race(t, r->touched, r->touched + (r->high - r->low), at - r->low, size, with,

@@ -9,7 +9,7 @@
  * fails, naming the instruction, the block and the thread, at: an access outside of what the device may reach, or that is no
  * multiple of its size; two threads that touch the same byte of shared or global memory, one of them to write something else
  * than what stands there, with nothing between that orders them (of allocations up to 1 MiB, and but for atomics); threads that meet at different barriers, or wait for one that is not coming; a lane that is asked for a
- * value and does not take part; and global memory before griddepcontrol.wait in a kernel that has one.
+ * value and does not take part; .nc of what is written; and global memory before griddepcontrol.wait in a kernel that has one.
  */
 #ifndef TESTS_CUDA_PTX_PTX_H
 #define TESTS_CUDA_PTX_PTX_H
