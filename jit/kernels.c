@@ -242,7 +242,7 @@ static bool make_taken(wf_jitk *k, bool loads)
     const int64_t before = k->bytes;
     cache.busy++;
     pthread_mutex_unlock(&cache.lock);
-    const bool made = wf_jitk_build(k, loads);
+    const bool made = (!loads || *wf_disk_folder()) && wf_jitk_build(k, loads);
     pthread_mutex_lock(&cache.lock);
     if (made) {
         const bool native = atomic_load_explicit(&k->exe, memory_order_relaxed) != NULL;
