@@ -576,24 +576,28 @@ static void *alloc_direct(size_t size)
     return p;
 }
 
-static void free_direct(void *p, size_t size)
+/* Back to where it came from. Under the lock. */
+static void release_direct(void *p, size_t size)
 {
     const size_t bytes = size + (size == 0);
-    lock();
     sourced **at = tfind(&(sourced){.p = p}, &sourced_blocks, by_address), *s = at ? *at : NULL;
-    add_direct(-(int64_t)size, 0);
     if (s) {
         tdelete(s, &sourced_blocks, by_address);
         s->from->release(s->from->user, p, bytes);
-    }
-    unlock();
-    if (s) {
         free(s);
         return;
     }
     if (malloc_usable_size(p) != bytes)
         __builtin_trap(); /* freed with another size than it was allocated with */
     free(p);
+}
+
+static void free_direct(void *p, size_t size)
+{
+    lock();
+    add_direct(-(int64_t)size, 0);
+    release_direct(p, size);
+    unlock();
 }
 
 void *wf_alloc(size_t size)
@@ -805,7 +809,7 @@ void wf_alloc_unlock(void)
 void wf_alloc_release(void *p, size_t size)
 {
     if (ALLOC_ASAN)
-        free(p);
+        release_direct(p, size);
     else
         central_free(p, wf_class_of(size + (size == 0)));
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "tests/support/sanitized.h"
+#include "weft/jit.h"
 #include "weft/weft.h"
 
 enum { MIB = 1 << 20 };
@@ -268,4 +269,33 @@ Test(oom, an_allocator_of_ones_own)
     weft_free(small);
     all_is_back(&first);
     all_is_back(&second);
+}
+
+static weft_status squared(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = weft_cumsum(weft_square(in[0]), 0);
+    return weft_error_status(out[0]);
+}
+
+/* What a traced function keeps for its next call goes back to where it came from. */
+Test(oom, what_waits_for_the_next_call_goes_back)
+{
+    enum { N = 2048 };
+    static source s;
+    use(&s);
+    weft_jit *j = weft_jit_trace(squared, NULL, .synchronous = true, .always_record = true);
+    for (int i = 0; i < 3; i++) {
+        weft_scope sc = weft_scope_begin();
+        weft_tensor x = weft_ones(weft_shape(N), WEFT_F32), y;
+        cr_assert_eq(weft_jit_call(j, &x, 1, &y, 1), WEFT_OK, "%s", weft_last_error());
+        cr_expect_eq(((const float *)weft_data(y))[N - 1], N);
+        weft_scope_end(sc);
+    }
+    const int64_t before = s.released;
+    weft_memory_trim();
+    cr_expect(!UNDER_ASAN || s.released > before); /* else a piece goes when all of it is free */
+    weft_jit_free(j);
+    all_is_back(&s);
+    use(NULL);
 }
