@@ -506,7 +506,9 @@ static wf_ref in_memory_order(wf_tape *t, wf_ref r)
     wf_taux *x = aux_new(&a, 1, false);
     const wf_ref p = x ? wf_tape_node_new(t, WF_TN_OP, WF_OP_PERMUTE, type.dtype, 4, dims) : 0;
     if (!p) {
-        wf_mfree(x);
+        if (x) {
+            wf_free(x, x->bytes);
+        }
         return 0;
     }
     wf_tnode *n = wf_tnode_at(t, p);

@@ -385,3 +385,26 @@ Test(alloc_failure, model_all_after)
 {
     check_failures(model_program, true, 7);
 }
+
+/* A write of all of what lies channels-last takes a node more, which may be the first of a new chunk of the tape. */
+Test(alloc_failure, writes_until_the_tape_needs_a_chunk)
+{
+    enum { WRITES = 2000, ALLOCATIONS = 6 };
+    for (int n = 1; n <= ALLOCATIONS; n++) {
+        weft_scope sc = weft_scope_begin();
+        weft_tensor x = weft_ones(weft_shape(1, 3, 2, 2), WEFT_F32);
+        cr_assert_eq(weft_requires_grad_(x, true), WEFT_OK);
+        for (int i = 0; i < WRITES; i++) {
+            weft_tensor w = weft_channels_last(weft_zeros(weft_shape(1, 3, 2, 2), WEFT_F32));
+            if (i % 2) { /* a chunk ends before each of the nodes, and does not die */
+                cr_assert(weft_ok(weft_neg(x)));
+            }
+            cr_assert(weft_is_channels_last(w));
+            wf_alloc_fail_after(n, 0);
+            const weft_status status = weft_copy_(w, x);
+            wf_alloc_fail_after(0, 0);
+            cr_assert(status == WEFT_OK || status == WEFT_ENOMEM, "%s", weft_last_error());
+        }
+        weft_scope_end(sc);
+    }
+}
