@@ -51,6 +51,7 @@ enum {
     CACHE_BYTES = 128 << 10,
     CACHE_COUNT = 1024,
     BATCH = 64,            /* blocks that come on top of one from the shared layers */
+    SCRATCH_WAIT = 1024,   /* requests for scratch after a larger stack was refused */
     FLUSH_BYTES = 1 << 16, /* a thread's live bytes are added to the total in such steps */
 };
 static const size_t max_cached = 64 * WF_KIB, unit_size = 64 * WF_KIB;
@@ -83,6 +84,7 @@ typedef struct tcache {
         size_t beside; /* bytes in use that found no room */
         size_t need;   /* most in use at once, beside it too */
         uint32_t uses; /* blocks of it in use */
+        uint32_t wait; /* requests until a stack that was refused is asked for again */
     } scratch;
     struct tcache *prev, *next;
 } tcache;
@@ -660,6 +662,7 @@ int64_t wf_alloc_trim(void)
     if (t && t->scratch.uses == 0) {
         drop_scratch(t);
         t->scratch.need = 0;
+        t->scratch.wait = 0;
     }
     int64_t given = ALLOC_ASAN ? 0 : wf_heap_trim(0);
     unlock();
@@ -721,26 +724,46 @@ static size_t scratch_room(size_t size)
     return WF_ALIGN_UP(size + (size == 0), BLOCK_ALIGN);
 }
 
-/* Makes the stack, of which nothing is in use, as large as was needed. */
+/* Makes the stack, of which nothing is in use, as large as was needed. Asking takes from others what they keep for their next
+ * use, so that what was refused is not asked for again at once. */
 __attribute__((noinline)) static void grow_scratch(tcache *t)
 {
-    size_t cap = 2 * t->scratch.cap > t->scratch.need ? 2 * t->scratch.cap : t->scratch.need;
+    const size_t had = t->scratch.cap;
+    size_t cap = 2 * had > t->scratch.need ? 2 * had : t->scratch.need;
     cap = cap > WF_SCRATCH_MOST ? WF_SCRATCH_MOST : wf_alloc_round(cap);
-    if (cap <= t->scratch.cap)
+    if (cap <= had)
         return;
+    if (t->scratch.wait > 0) {
+        t->scratch.wait--;
+        return;
+    }
     lock();
     drop_scratch(t);
     t->scratch.base = central_alloc(wf_class_of(cap));
+    t->scratch.wait = t->scratch.base ? 0 : SCRATCH_WAIT;
+    if (!t->scratch.base && had > 0) {
+        cap = had;
+        t->scratch.base = central_alloc(wf_class_of(cap));
+    }
     t->scratch.cap = t->scratch.base ? cap : 0;
     unlock();
-    set(&t->allocs, get(&t->allocs) + 1);
+    set(&t->allocs, get(&t->allocs) + (t->scratch.base != NULL));
+}
+
+/* Scratch that finds no room on the stack. What never finds room there is not counted with what the stack should have. */
+static void *scratch_beside(size_t size)
+{
+    void *p = wf_alloc(size);
+    if (p && mine && size <= WF_SCRATCH_MOST)
+        mine->scratch.beside += scratch_room(size);
+    return p;
 }
 
 void *wf_scratch(size_t size)
 {
     tcache *t = mine;
     if (ALLOC_ASAN || !t || size > WF_SCRATCH_MOST || get(&fail_left))
-        return wf_alloc(size);
+        return scratch_beside(size);
     const size_t room = scratch_room(size), need = t->scratch.end + t->scratch.beside + room;
     t->scratch.need = need > t->scratch.need ? need : t->scratch.need;
     if (__builtin_expect(t->scratch.uses == 0 && t->scratch.need > t->scratch.cap, 0))
@@ -753,9 +776,7 @@ void *wf_scratch(size_t size)
             publish(t);
         return p;
     }
-    void *p = wf_alloc(size);
-    t->scratch.beside += p ? room : 0;
-    return p;
+    return scratch_beside(size);
 }
 
 void wf_scratch_free(void *p, size_t size)
@@ -763,7 +784,7 @@ void wf_scratch_free(void *p, size_t size)
     tcache *t = mine;
     const size_t room = scratch_room(size);
     if (!t || !t->scratch.base || (uintptr_t)p - (uintptr_t)t->scratch.base >= t->scratch.cap) {
-        if (p && t)
+        if (p && t && size <= WF_SCRATCH_MOST)
             t->scratch.beside -= room < t->scratch.beside ? room : t->scratch.beside;
         wf_free(p, size);
         return;

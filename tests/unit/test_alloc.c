@@ -431,6 +431,64 @@ Test(scratch, is_asked_for_once, .disabled = !CACHING)
     wf_scratch_free(p, 100);
 }
 
+/* What found no room counts for the next stack: but not what never finds room, whenever it is given back, and what was asked
+ * for while failures are planned, too. */
+Test(scratch, grows_to_what_lay_beside, .disabled = !CACHING)
+{
+    enum { LARGE = WF_SCRATCH_MOST + 1, ROOM = 40000 };
+    wf_free(wf_alloc(1), 1); /* the thread has its lists */
+    for (int planned = 0; planned < 2; planned++) {
+        int64_t before = 0;
+        for (int round = 0; round < 3; round++) {
+            before = stats().allocs;
+            void *a = wf_scratch(1000);
+            wf_alloc_fail_after(planned ? 1000 : 0, 0);
+            void *b = wf_scratch(ROOM);
+            wf_alloc_fail_after(0, 0);
+            wf_scratch_free(wf_scratch(LARGE), LARGE);
+            void *c = wf_scratch(ROOM);
+            wf_scratch_free(c, ROOM);
+            wf_scratch_free(b, ROOM);
+            wf_scratch_free(a, 1000);
+        }
+        cr_expect_eq(stats().allocs, before + 1 + planned, "planned %d: %lld allocations", planned,
+                     (long long)(stats().allocs - before));
+        wf_alloc_trim();
+    }
+}
+
+/* Where a larger stack is refused, requests go on beside it, and do not take from others what waits for its next use. */
+Test(scratch, a_stack_that_is_refused, .disabled = !CACHING)
+{
+    enum { TURNS = 100, LATER = 2000, N = 5000, LARGE = WF_SCRATCH_MOST / 2 };
+    wf_kept *k = wf_kept_new(N);
+    void *other = wf_alloc(10);
+    cr_assert(k && other);
+    wf_scratch_free(wf_scratch(100), 100);
+    wf_alloc_set_cap(stats().reserved_bytes);
+    cr_assert_null(wf_scratch(LARGE), "the cap is met");
+    wf_kept_give(k, wf_kept_take(k));
+    for (int i = 0; i < TURNS; i++) {
+        void *p = wf_scratch(100);
+        cr_assert_not_null(p);
+        memset(p, 1, 100);
+        wf_scratch_free(p, 100);
+    }
+    int64_t allocs = stats().allocs;
+    wf_kept_give(k, wf_kept_take(k));
+    cr_expect_eq(stats().allocs, allocs, "the block still waited");
+    wf_alloc_set_cap(0);
+    for (int i = 0; i < LATER; i++) {
+        wf_scratch_free(wf_scratch(100), 100);
+    }
+    allocs = stats().allocs;
+    void *p = wf_scratch(LARGE);
+    cr_expect(p && stats().allocs == allocs, "the stack is had later");
+    wf_scratch_free(p, LARGE);
+    wf_kept_close(k);
+    wf_free(other, 10);
+}
+
 Test(scratch, fails_as_planned)
 {
     wf_scratch_free(wf_scratch(1000), 1000);
