@@ -199,12 +199,15 @@ typedef struct weft_memory_stats {
 } weft_memory_stats;
 WEFT_API void weft_memory_get_stats(weft_memory_stats *out);
 WEFT_API void weft_memory_reset_peak(void);
-/* Gives cached memory, and what traced functions keep between calls, back to the system; returns the bytes given back. */
+/* Gives cached memory, and what traced functions keep between calls, back to the system; returns the bytes given back. What another
+ * thread has for itself, free blocks of up to 64 KiB and its kernels' scratch, stays with the pieces that it lies in until that
+ * thread ends; weft_shutdown ends weft's own threads first. */
 WEFT_API int64_t weft_memory_trim(void);
 /* Most bytes of host memory to hold, in use or cached, from now on; 0: no limit (the start: WEFT_ALLOC_CAP). A request that would
- * take more gives back what is cached first; if that is not enough it is WEFT_ENOMEM (weft_oom_report), and nothing else has
- * happened. Memory comes in pieces of 2 MiB and more. A cap below what is in use takes nothing away: nothing more is had until
- * tensors have gone. WEFT_EINVALID below 0. Any thread, at any time. For GPUs: weft_cuda_set_cap. */
+ * take more gives back what is cached first, except what other threads have for themselves (weft_memory_trim); if that is not
+ * enough it is WEFT_ENOMEM (weft_oom_report), and nothing else has happened. Memory comes in pieces of 2 MiB and more. A cap below
+ * what is in use takes nothing away: nothing more is had until tensors have gone. WEFT_EINVALID below 0. Any thread, at any time.
+ * For GPUs: weft_cuda_set_cap. */
 WEFT_API weft_status weft_memory_set_cap(int64_t bytes);
 
 /* Where host memory of tensors comes from in place of the system, and goes back to: pieces of 2 MiB and more, which weft cuts, caches
@@ -215,7 +218,8 @@ WEFT_API weft_status weft_memory_set_cap(int64_t bytes);
  *  - release: a block that allocate gave, with its bytes, exactly once; when cached memory is given back (weft_memory_trim, a cap,
  *    weft_shutdown), not at the program's end.
  * Both are called on whichever thread makes or frees tensors, never two of them at once, and must not call weft. Pieces that are
- * held when another allocator is set stay, and go back to the one that gave them: its functions and `user` live until then. */
+ * held when another allocator is set stay, and go back to the one that gave them: its functions and `user` live until then, which
+ * may be when the last of the other threads that use tensors ends (weft_memory_trim), or to the end of the program. */
 typedef struct weft_allocator {
     void *(*allocate)(void *user, size_t bytes, size_t alignment);
     void (*release)(void *user, void *block, size_t bytes);
