@@ -9,6 +9,7 @@
  *
  * ctest: timeout=900 cost=20
  */
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -351,6 +352,44 @@ Test(cuda_ptx, blocks_that_read_what_another_writes)
                 "st.global.u32 [%rd2], %r1; bar.sync 0; "
                 "xor.b64 %rd2, %rd2, 128; ld.global.u32 %r5, [%rd2];",
                 32, "byte 128 of global memory, which thread 0 read, is written");
+}
+
+/* Nor does it where the block that writes has read, too, and passed one of its own. */
+Test(cuda_ptx, a_block_that_writes_what_two_read)
+{
+    blocks = 2;
+    check_found("ld.global.u32 %r5, [%rd1]; bar.sync 0; mov.u32 %r6, %ctaid.x; "
+                "mad.lo.u32 %r6, %r6, 32, %r1; setp.eq.s32 %p2, %r6, 32; "
+                "@%p2 st.global.u32 [%rd1], %r0;",
+                32, "byte 0 of global memory, which thread 31 read, is written");
+}
+
+/* Variables that no value is given, or too few, are 0. */
+Test(cuda_ptx, variables_begin_as_zeros)
+{
+    enum { WORDS = 64, GIVEN = 2 };
+    static const char text[] =
+        ".version 9.0\n.target sm_90\n.address_size 64\n.global .align 4 .u32 none[32];\n"
+        ".global .align 4 .u32 few[32] = {7, 8};\n.visible .entry k(.param .u64 p)\n{\n"
+        ".reg .b32 %r<4>; .reg .b64 %rd<5>;\nld.param.u64 %rd1, [p];\nmov.u32 %r1, %tid.x;\n"
+        "mul.wide.u32 %rd2, %r1, 4;\nadd.s64 %rd1, %rd1, %rd2;\nmov.b64 %rd3, none;\n"
+        "add.s64 %rd3, %rd3, %rd2;\nld.global.u32 %r2, [%rd3];\nst.global.u32 [%rd1], %r2;\n"
+        "mov.b64 %rd3, few;\nadd.s64 %rd3, %rd3, %rd2;\nld.global.u32 %r2, [%rd3];\n"
+        "st.global.u32 [%rd1+128], %r2;\nret;\n}\n";
+    uint32_t got[WORDS];
+    mallopt(M_PERTURB, 0x7A); /* memory is no zeros by itself */
+    with_fake(FAKE_LATE, 1);
+    wf_cuda_block *b = wf_cuda_alloc(0, sizeof got, &why);
+    cr_assert(b, "%s", why.rule);
+    void *params[] = {&b->address};
+    OK(run(text, sizeof text, WORDS / 2, params));
+    OK(wf_cuda_download(0, got, b->address, sizeof got, &why));
+    for (uint32_t i = 0; i < WORDS; i++) {
+        const uint32_t given = i - WORDS / 2;
+        cr_assert_eq(got[i], given < GIVEN ? 7 + given : 0, "word %u is %#x", i, got[i]);
+    }
+    wf_cuda_free(b);
+    close_fake();
 }
 
 /* -- what NVRTC makes ------------------------------------------------------------------------------------------------ */

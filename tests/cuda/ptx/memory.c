@@ -8,7 +8,7 @@
 /* Blocks are ordered by nothing but the end of the launch, which ends what is known of shared memory, too. */
 static inline bool is_ordered(const thread *t, const touch *before, bool global)
 {
-    if (global && before->block && before->block < run.block_now) {
+    if (global && (before->earlier || (before->block && before->block < run.block_now))) {
         return false;
     }
     if (before->block < run.now || (before->thread == t->id && !before->many)) {
@@ -26,7 +26,8 @@ static void note_read(const thread *t, touch *r, bool global)
                    ? MANY
                    : MANY_OF_A_WARP;
     }
-    *r = (touch){run.now, run.warp_now[t->warp], (uint16_t)t->id, many};
+    const bool earlier = global && (r->earlier || (r->block && r->block < run.block_now));
+    *r = (touch){run.now, run.warp_now[t->warp], (uint16_t)t->id, many, earlier};
 }
 
 /* Bytes [at, at + size) of memory that `wrote` and `read` know. with, of a write: what is written, there: over what. */
@@ -46,7 +47,7 @@ static void check_race(const thread *t, touch *wrote, touch *read, uint64_t at, 
                      after_write ? "read" : "wrote", write ? "written" : "read");
         }
         if (write) {
-            wrote[i] = (touch){run.now, run.warp_now[t->warp], (uint16_t)t->id, 0};
+            wrote[i] = (touch){run.now, run.warp_now[t->warp], (uint16_t)t->id, 0, false};
         } else {
             note_read(t, &read[i], global);
         }

@@ -290,6 +290,7 @@ ptx_module *ptx_load(const char *text, char *error, size_t n)
         m->data = aligned_alloc(4096, MOST_DATA);
     }
     if (p && m && m->text && m->data) {
+        memset(m->data, 0, MOST_DATA); /* what has no initial value */
         *p = (parser){.m = m, .s = m->text, .line = 1, .error = error, .nerror = n};
         done = parse(p);
         free(p->symbols);

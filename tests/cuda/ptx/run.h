@@ -21,12 +21,14 @@ typedef struct thread {
 } thread;
 
 /* Who touched a byte of shared memory, when: numbers of barriers passed. Numbers grow from block to block, so that what an
- * earlier one left is over. */
+ * earlier one left is over: of shared memory. */
 enum { MANY_OF_A_WARP = 1, MANY };
 typedef struct touch {
     uint32_t block, warp;
     uint16_t thread;
     uint8_t many;
+    bool
+        earlier; /* of reads of global memory: a block before that of the last one was there, too */
 } touch;
 
 /* Memory that a launch has touched, and who did if there is not too much of it. */
