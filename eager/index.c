@@ -105,6 +105,7 @@ typedef struct select_args {
     char *dst;
     int axis;
     int64_t n, extent, inner; /* indices, extent of the axis, elements after the axis */
+    int64_t outer;            /* slices of all the axis */
     int inner_rank;           /* inner axes that are not one contiguous run */
     int64_t run;              /* elements of the contiguous run at the end */
     bool dense;               /* x is contiguous */
@@ -157,17 +158,28 @@ static void take_places(void *out, const void *in, const int64_t *place, int64_t
 #undef TAKE
 }
 
-/* Slices of one element (the axis is the last). */
+/* Pieces of a row of n elements that are taken together. */
+static int64_t pieces_of(int64_t n)
+{
+    return (n + TOGETHER - 1) / TOGETHER;
+}
+
+/* Slices of one element (the axis is the last): TOGETHER indices of SHARED rows each, the same rows one after the other. */
 static void select_elements(void *arg, int64_t begin, int64_t end)
 {
     const select_args *a = arg;
     const wf_view *x = a->x;
-    const int64_t size = (int64_t)a->size;
+    const int64_t size = (int64_t)a->size, pieces = pieces_of(a->n);
     int64_t place[TOGETHER];
-    for (int64_t k = 0; k < a->n; k += TOGETHER) {
-        const int64_t n = a->n - k < TOGETHER ? a->n - k : TOGETHER;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t k = i % pieces * TOGETHER, n = a->n - k < TOGETHER ? a->n - k : TOGETHER;
+        int64_t o = i / pieces * SHARED, last = o + SHARED;
+        if (pieces == 1) { /* their places are found once */
+            last = end * SHARED;
+            i = end;
+        }
         find_places(a->at + k, n, a->extent, x->strides[a->axis], place);
-        for (int64_t o = begin; o < end; o++) {
+        for (last = last < a->outer ? last : a->outer; o < last; o++) {
             const int64_t base =
                 a->dense ? o * a->extent : wf_offset_of(o, a->axis, x->dims, x->strides);
             take_places((char *)a->dst + (o * a->n + k) * size, (const char *)x->data + base * size,
@@ -225,14 +237,16 @@ WF_EXEC_DECL(index_select)
     memcpy(tail.strides, x->strides + axis + 1, tail.rank * sizeof tail.strides[0]);
     a.run = wf_view_is_contiguous(&tail) ? a.inner : 0;
     a.dense = wf_view_is_contiguous(x);
-    int64_t outer = product(x->dims, axis);
+    a.outer = product(x->dims, axis);
     if (wf_view_numel(&e->dst[0]) > 0) {
         if (a.inner == 1) {
-            const int64_t grain = wf_row_grain(a.n * (int64_t)a.size);
-            wf_parallel_for(outer, grain > SHARED ? grain : SHARED, select_elements, &a);
+            const int64_t n = a.n < TOGETHER ? a.n : TOGETHER,
+                          together = a.outer < SHARED ? a.outer : SHARED;
+            wf_parallel_for((a.outer + SHARED - 1) / SHARED * pieces_of(a.n),
+                            wf_row_grain(together * n * (int64_t)a.size), select_elements, &a);
         } else {
             int64_t grain = wf_row_grain(a.inner * (int64_t)a.size);
-            wf_parallel_for(outer * a.n, grain, select_slices, &a);
+            wf_parallel_for(a.outer * a.n, grain, select_slices, &a);
         }
     }
     wf_dense_free(&whole);
@@ -276,33 +290,36 @@ static void take(void *out, const void *in, const int64_t *at, int64_t n, int64_
 #undef TAKE
 }
 
-/* Indices are looked at while the first cache has them: they are twice the bytes of f32 values. */
-static void take_rows(void *arg, int64_t begin, int64_t end)
+/* Pieces of rows. Indices are looked at while the first cache has them: they are twice the bytes of f32 values. */
+static void take_pieces(void *arg, int64_t begin, int64_t end)
 {
     along_args *a = arg;
     const wf_view *x = a->x;
-    const int64_t size = (int64_t)a->size;
+    const int64_t size = (int64_t)a->size, pieces = pieces_of(a->n);
     unsigned (*const range_of)(const int64_t *, size_t, int64_t) = wf_kernels_now()->range;
     int last = x->rank - 1;
     int64_t strides[WF_MAX_RANK];
     memcpy(strides, x->strides, sizeof strides);
     strides[a->axis] = 0; /* the index replaces the position along the axis */
-    int64_t step = strides[last], jump = x->strides[a->axis];
-    for (int64_t r = begin; r < end; r++) {
-        const char *in = (const char *)x->data + wf_offset_of(r, last, a->dims, strides) * size;
-        for (int64_t k = 0; k < a->n; k += TOGETHER) {
-            const int64_t n = a->n - k < TOGETHER ? a->n - k : TOGETHER, i = r * a->n + k;
-            unsigned range = WF_FROM_END;
-            if (!a->checked) {
-                range = range_of(a->at + i, (size_t)n, a->extent);
-            }
-            if (range & WF_OUTSIDE) {
-                atomic_store(&a->bad, true);
-                return;
-            }
-            take((char *)a->dst + i * size, in + k * step * size, a->at + i, n, step, jump,
-                 a->extent, range & WF_FROM_END, a->size);
+    int64_t step = strides[last], jump = x->strides[a->axis], row = -1;
+    const char *in = NULL;
+    for (int64_t p = begin; p < end; p++) {
+        const int64_t r = p / pieces, k = (p - r * pieces) * TOGETHER, i = r * a->n + k,
+                      n = a->n - k < TOGETHER ? a->n - k : TOGETHER;
+        if (r != row) {
+            in = (const char *)x->data + wf_offset_of(r, last, a->dims, strides) * size;
+            row = r;
         }
+        unsigned range = WF_FROM_END;
+        if (!a->checked) {
+            range = range_of(a->at + i, (size_t)n, a->extent);
+        }
+        if (range & WF_OUTSIDE) {
+            atomic_store(&a->bad, true);
+            return;
+        }
+        take((char *)a->dst + i * size, in + k * step * size, a->at + i, n, step, jump, a->extent,
+             range & WF_FROM_END, a->size);
     }
 }
 
@@ -330,7 +347,9 @@ WF_EXEC_DECL(take_along)
         code = check(a.at, total, a.extent, axis, &plain, e->why);
     }
     if (!code && total > 0) {
-        wf_parallel_for(total / a.n, wf_row_grain(a.n * (int64_t)a.size), take_rows, &a);
+        const int64_t n = a.n < TOGETHER ? a.n : TOGETHER;
+        wf_parallel_for(total / a.n * pieces_of(a.n), wf_row_grain(n * (int64_t)a.size),
+                        take_pieces, &a);
         code = atomic_load(&a.bad) ? check(a.at, total, a.extent, axis, &plain, e->why) : 0;
     }
     wf_dense_free(&idx);

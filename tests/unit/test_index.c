@@ -398,6 +398,27 @@ Test(index, thread_counts)
     }
 }
 
+/* Along the last axis pieces of few rows, or of one, are shared, too: their edges lie inside rows and between. */
+Test(index, few_long_rows)
+{
+    static const int64_t dims[][2] = {{1, 40000}, {3, 5000}, {16, 700}, {17, 257}, {40, 1000}};
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+        const int64_t *d = dims[i], more = 2 * d[1] + 1;
+        for (int mode = 0; mode < 4; mode++) {
+            check_index_select(mode & 1 ? WEFT_F32 : WEFT_U8, 2, d, 1, 1, &more, mode);
+        }
+        tensor src[2] = {random_tensor(WEFT_F32, 2, d, false),
+                         random_indices(1, &more, d[1], false)};
+        same_at_any_thread_count(wf_exec_index_select, WF_OP_INDEX_SELECT, &(wf_attr){INTS(1)}, 2,
+                                 src);
+        drop(&src[1]);
+        src[1] = random_indices(2, d, d[1], false);
+        same_at_any_thread_count(wf_exec_take_along, WF_OP_TAKE_ALONG, &(wf_attr){INTS(1)}, 2, src);
+        drop(&src[0]);
+        drop(&src[1]);
+    }
+}
+
 /* The sentence names the first bad index in row-major order, at any thread count. */
 Test(index, bad_indices)
 {
