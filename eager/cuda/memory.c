@@ -242,17 +242,26 @@ int wf_cuda_set_source(int ordinal, const wf_heap_source *source, wf_why *why)
         wf_cache_trim(d->cache, -1);
         wf_cache_get_stats(d->cache, &s);
     }
-    if (s.reserved_bytes == 0) { /* the books are made anew, on what is below them now */
-        const bool had = d->cache != NULL;
-        wf_cache_delete(d->cache);
+    const bool had = d->cache != NULL, empty = s.reserved_bytes == 0;
+    bool known = true;
+    if (empty) { /* the books are made anew, on what is below them from now on */
+        const wf_heap_source before = d->source;
         d->source = source ? *source : (wf_heap_source){0};
-        d->cache = had ? wf_cuda_cache_new(d) : NULL;
-        if (d->cache) {
-            wf_cache_set_cap(d->cache, d->cap);
+        wf_cache *books = had ? wf_cuda_cache_new(d) : NULL;
+        known = books || !had;
+        if (books) {
+            wf_cache_set_cap(books, d->cap);
+            wf_cache_delete(d->cache);
+            d->cache = books;
+        } else if (had) {
+            d->source = before;
         }
     }
     pthread_mutex_unlock(&d->lock);
-    return s.reserved_bytes == 0
+    if (!known) {
+        return wf_fail(why, WEFT_ENOMEM, "no host memory for the books of cuda:%d", ordinal);
+    }
+    return empty
                ? 0
                : wf_fail(why, WEFT_EINVALID,
                          "cuda:%d holds memory: its allocator is set before the first tensor there",
