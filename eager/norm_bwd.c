@@ -249,8 +249,8 @@ static int run(backward *j, char *out, wf_why *why)
         wf_parallel_for(tasks, (TASK_ELEMENTS + cost - 1) / cost, backward_task, j);
         status = fold(j, out) != 0 ? wf_red_nomem(why, j->sums * j->n * j->size) : 0;
     }
-    wf_scratch_free(j->parts, parts);
     wf_scratch_free(j->scratch, scratch);
+    wf_scratch_free(j->parts, parts);
     return status;
 }
 

@@ -588,15 +588,16 @@ static int make_nhwc(conv_job *w, const char **data, int64_t c, int64_t area)
     return WF_GEMM_OK;
 }
 
+/* The latest first. */
 static void release(conv_job *w)
 {
-    for (int i = 0; i < w->count; i++)
+    if (w->partial)
+        wf_scratch_free(w->partial, w->part_bytes * (size_t)(partials(w) * w->others));
+    for (int i = w->count; i-- > 0;)
         if (w->variants[i].weight)
             wf_scratch_free(w->variants[i].weight, w->variants[i].weight_bytes);
     if (w->nhwc_copy)
         wf_scratch_free(w->nhwc_copy, w->nhwc_bytes);
-    if (w->partial)
-        wf_scratch_free(w->partial, w->part_bytes * (size_t)(partials(w) * w->others));
 }
 
 /*
@@ -720,10 +721,10 @@ static int run_task(conv_job *w, int kind, int64_t chunk, int64_t other)
                        w->partial + (size_t)(other * partials(w) + chunk) * w->part_bytes, block});
     if (!whole && !rc && kind != BACKWARD_WEIGHT)
         slice(w, nhwc, 0, image, c, area, n0, n1, c0, c1, p0, p1, block);
-    if (!whole)
-        wf_scratch_free(block, bytes);
     if (own)
         wf_scratch_free(own, var->weight_bytes);
+    if (!whole)
+        wf_scratch_free(block, bytes);
     return rc;
 }
 
