@@ -42,11 +42,16 @@ static wf_in_prog *make_program(const prog_key *key)
         return NULL;
     }
     p->key = *key;
-    int rc = key->op == WF_OP_CAST ? make_cast(&p->kir, key->src[0], key->dst, &why)
-             : key->which          ? wf_kir_vjp_program(&p->kir, (wf_op)key->op, key->which - 1,
-                                                        key->compute, key->nsrc, key->src, key->dst, &why)
-                          : wf_kir_row_program(&p->kir, (wf_op)key->op, key->compute, key->nsrc,
-                                               key->src, key->dst, &why);
+    int rc;
+    if (key->op == WF_OP_CAST) {
+        rc = make_cast(&p->kir, key->src[0], key->dst, &why);
+    } else if (key->which) {
+        rc = wf_kir_vjp_program(&p->kir, (wf_op)key->op, key->which - 1, key->compute, key->nsrc,
+                                key->src, key->dst, &why);
+    } else {
+        rc = wf_kir_row_program(&p->kir, (wf_op)key->op, key->compute, key->nsrc, key->src,
+                                key->dst, &why);
+    }
     p->scratch = rc ? NULL : malloc((p->kir.n + 1u) * sizeof *p->scratch);
     if (!p->scratch) {
         wf_kir_free(&p->kir);
