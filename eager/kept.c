@@ -23,14 +23,49 @@
 #define KEPT_ASAN 1
 #endif
 #endif
-#ifdef KEPT_ASAN /* who reads a tensor after its end is told; an address in our word is none to the search for leaks */
+#ifdef KEPT_ASAN
+#include <pthread.h>
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/lsan_interface.h>
-#define HIDE(p, n) (__lsan_ignore_object(p), __asan_poison_memory_region(p, n))
-#define SHOW(p, n) __asan_unpoison_memory_region(p, n)
+#include <search.h>
+
+/* An address in our word is none to the search for leaks: it finds the blocks that wait in this tree. */
+static void *waiting;
+static pthread_mutex_t waiting_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int by_address(const void *a, const void *b)
+{
+    return ((uintptr_t)a > (uintptr_t)b) - ((uintptr_t)a < (uintptr_t)b);
+}
+
+/* Who reads a tensor after its end is told. */
+static void hide(void *p, size_t n)
+{
+    pthread_mutex_lock(&waiting_lock);
+    if (!tsearch(p, &waiting, by_address)) {
+        __lsan_ignore_object(p);
+    }
+    pthread_mutex_unlock(&waiting_lock);
+    __asan_poison_memory_region(p, n);
+}
+
+static void show(void *p, size_t n)
+{
+    pthread_mutex_lock(&waiting_lock);
+    tdelete(p, &waiting, by_address);
+    pthread_mutex_unlock(&waiting_lock);
+    __asan_unpoison_memory_region(p, n);
+}
 #else
-#define HIDE(p, n) ((void)(p), (void)(n))
-#define SHOW(p, n) ((void)(p), (void)(n))
+static void hide(void *p, size_t n)
+{
+    (void)p, (void)n;
+}
+
+static void show(void *p, size_t n)
+{
+    (void)p, (void)n;
+}
 #endif
 
 /* An address has 47 bits, the last six of them 0: it lies above the other two. */
@@ -80,7 +115,7 @@ static bool reclaim(void)
     for (wf_kept *k = places; k; k = k->next) {
         void *p = block_in(empty(k, 0));
         if (p) {
-            SHOW(p, k->size);
+            show(p, k->size);
             wf_alloc_release(p, k->size);
             any = true;
         }
@@ -134,7 +169,7 @@ void wf_kept_close(wf_kept *k)
         wf_mfree(k);
     }
     if (p) {
-        SHOW(p, size);
+        show(p, size);
         wf_alloc_idle(size, false);
         wf_free(p, size);
     }
@@ -155,7 +190,7 @@ void *wf_kept_take(wf_kept *k)
                                                     memory_order_relaxed));
     void *p = block_in(s);
     if (p) {
-        SHOW(p, k->size);
+        show(p, k->size);
         wf_alloc_idle(k->size, false);
         if (__builtin_expect(!wf_alloc_refuses(k->size), 1)) {
             return p;
@@ -183,7 +218,7 @@ void wf_kept_give(wf_kept *k, void *block)
         next = without_use(s) | (stays ? (uint64_t)(uintptr_t)block << ADDRESS_SHIFT : 0);
         if (stays && !waits) { /* before another thread may take it */
             wf_alloc_idle(size, true);
-            HIDE(block, size);
+            hide(block, size);
             waits = true;
         }
     } while (!atomic_compare_exchange_weak_explicit(&k->state, &s, next, memory_order_acq_rel,
@@ -195,7 +230,7 @@ void wf_kept_give(wf_kept *k, void *block)
         wf_mfree(k);
     }
     if (waits) {
-        SHOW(block, size);
+        show(block, size);
         wf_alloc_idle(size, false);
     }
     wf_free(block, size);

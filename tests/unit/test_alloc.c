@@ -16,6 +16,9 @@
 #include "eager/alloc.h"
 #include "eager/kept.h"
 #include "tests/support/sanitized.h"
+#if UNDER_ASAN
+#include <sanitizer/lsan_interface.h>
+#endif
 
 /* Under AddressSanitizer blocks are the system's and nothing is cached. */
 enum { SANITIZED = UNDER_ASAN || UNDER_TSAN, CACHING = !UNDER_ASAN };
@@ -384,6 +387,38 @@ Test(kept, threads_never_have_one_block)
     wf_kept_close(shared);
     cr_assert_eq(stats().live_bytes, live);
 }
+
+#if UNDER_ASAN
+enum { LOST = 32 };
+static uintptr_t hidden[LOST]; /* not as an address */
+
+__attribute__((noinline)) static void lose(wf_kept **k)
+{
+    for (int i = 0; i < LOST; i++) {
+        wf_kept_give(k[i], wf_kept_take(k[i]));
+        hidden[i] = ~(uintptr_t)wf_kept_take(k[i]);
+    }
+}
+
+/* What waits is no leak; what was taken and is lost is one, though it has waited before. */
+Test(kept, a_block_that_is_lost_is_a_leak)
+{
+    wf_kept *k[LOST], *other = wf_kept_new(5000);
+    wf_kept_give(other, wf_kept_take(other));
+    for (int i = 0; i < LOST; i++) {
+        k[i] = wf_kept_new(5000);
+        cr_assert_not_null(k[i]);
+    }
+    cr_assert_eq(__lsan_do_recoverable_leak_check(), 0);
+    lose(k);
+    cr_expect_neq(__lsan_do_recoverable_leak_check(), 0, "%d blocks are lost", LOST);
+    for (int i = 0; i < LOST; i++) {
+        wf_kept_give(k[i], (void *)~hidden[i]);
+        wf_kept_close(k[i]);
+    }
+    wf_kept_close(other);
+}
+#endif
 
 /* -- scratch, small things ---------------------------------------------------------------------- */
 
