@@ -21,8 +21,8 @@ typedef struct check_args {
     _Atomic unsigned from_end; /* some count from the end */
 } check_args;
 
-/* Indices that are looked at, or whose places are worked out, together; rows that share this, at least. */
-enum { TOGETHER = 256, SHARED = 16 };
+/* Indices that are looked at, or whose places are worked out, together; rows that share this, at most, and all of their bytes. */
+enum { TOGETHER = 256, SHARED = 16, SHARED_BYTES = 4 << 20 };
 
 static void check_indices(void *arg, int64_t begin, int64_t end)
 {
@@ -106,6 +106,7 @@ typedef struct select_args {
     int axis;
     int64_t n, extent, inner; /* indices, extent of the axis, elements after the axis */
     int64_t outer;            /* slices of all the axis */
+    int64_t shared;           /* of those as many as take the same places one after the other */
     int inner_rank;           /* inner axes that are not one contiguous run */
     int64_t run;              /* elements of the contiguous run at the end */
     bool dense;               /* x is contiguous */
@@ -164,7 +165,17 @@ static int64_t pieces_of(int64_t n)
     return (n + TOGETHER - 1) / TOGETHER;
 }
 
-/* Slices of one element (the axis is the last): TOGETHER indices of SHARED rows each, the same rows one after the other. */
+/* Rows of so many bytes that are read in turns: no more than the last cache holds beside other things. */
+static int64_t shared_rows(int64_t rows, int64_t bytes)
+{
+    int64_t shared = rows < SHARED ? rows : SHARED;
+    while (shared > 1 && bytes > SHARED_BYTES / shared) {
+        shared /= 2;
+    }
+    return shared;
+}
+
+/* Slices of one element (the axis is the last): TOGETHER indices of a->shared rows each, one row after the other. */
 static void select_elements(void *arg, int64_t begin, int64_t end)
 {
     const select_args *a = arg;
@@ -173,9 +184,9 @@ static void select_elements(void *arg, int64_t begin, int64_t end)
     int64_t place[TOGETHER];
     for (int64_t i = begin; i < end; i++) {
         const int64_t k = i % pieces * TOGETHER, n = a->n - k < TOGETHER ? a->n - k : TOGETHER;
-        int64_t o = i / pieces * SHARED, last = o + SHARED;
+        int64_t o = i / pieces * a->shared, last = o + a->shared;
         if (pieces == 1) { /* their places are found once */
-            last = end * SHARED;
+            last = end * a->shared;
             i = end;
         }
         find_places(a->at + k, n, a->extent, x->strides[a->axis], place);
@@ -240,10 +251,10 @@ WF_EXEC_DECL(index_select)
     a.outer = product(x->dims, axis);
     if (wf_view_numel(&e->dst[0]) > 0) {
         if (a.inner == 1) {
-            const int64_t n = a.n < TOGETHER ? a.n : TOGETHER,
-                          together = a.outer < SHARED ? a.outer : SHARED;
-            wf_parallel_for((a.outer + SHARED - 1) / SHARED * pieces_of(a.n),
-                            wf_row_grain(together * n * (int64_t)a.size), select_elements, &a);
+            const int64_t n = a.n < TOGETHER ? a.n : TOGETHER;
+            a.shared = shared_rows(a.outer, a.extent * (int64_t)a.size);
+            wf_parallel_for((a.outer + a.shared - 1) / a.shared * pieces_of(a.n),
+                            wf_row_grain(a.shared * n * (int64_t)a.size), select_elements, &a);
         } else {
             int64_t grain = wf_row_grain(a.inner * (int64_t)a.size);
             wf_parallel_for(a.outer * a.n, grain, select_slices, &a);
