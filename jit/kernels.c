@@ -26,6 +26,7 @@
 
 #include "eager/env.h"
 #include "eager/pool.h"
+#include "eager/profile.h"
 #include "jit/diskcache.h"
 #include "jit/kernels_impl.h"
 #include "jit/lower.h"
@@ -264,13 +265,6 @@ static bool make_taken(wf_jitk *k, bool loads)
 }
 
 /* -- first runs, under the lock --------------------------------------------------------------------------- */
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* When its kernels do not wait any longer. */
 static int64_t due(const wf_jitk_first *r)
 {
@@ -311,7 +305,7 @@ static void end_first(wf_jitk_first *r)
 /* Lets those go that have waited long enough; when the next one will have, INT64_MAX: there is none. */
 static int64_t drop_due(void)
 {
-    const int64_t now = now_ns();
+    const int64_t now = wf_prof_clock();
     int64_t wake = INT64_MAX;
     for (wf_jitk_first *r = cache.first_runs, *next; r; r = next) {
         next = r->next;
@@ -343,7 +337,7 @@ static void wait_for_work(int64_t wake)
         return;
     }
     clock_gettime(CLOCK_REALTIME, &at); /* a clock that is set costs no more than time on tier 0 */
-    const int64_t ns = at.tv_nsec + (wake - now_ns());
+    const int64_t ns = at.tv_nsec + (wake - wf_prof_clock());
     at.tv_sec += ns / 1000000000;
     at.tv_nsec = ns % 1000000000;
     at.tv_nsec = at.tv_nsec < 0 ? 0 : at.tv_nsec;
@@ -491,7 +485,7 @@ static wf_jitk *look_up_or_list(wf_jitk *fresh)
     }
     enqueue(&cache.queue, fresh);
     if (first_run && !first_run->over) {
-        first_run->since = first_run->since ? first_run->since : now_ns();
+        first_run->since = first_run->since ? first_run->since : wf_prof_clock();
         first_run->kernels++;
         fresh->first = first_run;
     }

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "eager/env.h"
@@ -19,13 +18,6 @@
 #include "jit/lower.h"
 #include "jit/passes/page.h"
 #include "jit/passes/pass.h"
-
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 /* The name gets the short hash of the identity. */
 static void name_kernel(wf_jitk *k, wf_kernel *kernel, const uint64_t hash[2])
@@ -188,13 +180,13 @@ bool wf_jitk_build(wf_jitk *k, bool loads)
 {
     wf_why why = {0};
     wf_exe *exe = NULL;
-    const int64_t start = now_ns();
+    const int64_t start = wf_prof_clock();
     const int status = build(k, loads, &exe, &why);
     if (status == NOT_ON_DISK)
         return false;
     if (status != 0)
         snprintf(k->reason, sizeof k->reason, "%.220s", why.rule);
-    k->build_ns = now_ns() - start;
+    k->build_ns = wf_prof_clock() - start;
     if (wf_prof_is_on())
         note_build(k, start, exe != NULL);
     put_section(k, exe != NULL);

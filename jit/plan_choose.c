@@ -12,8 +12,6 @@
  *
  * Invariant: the decision only goes from undecided to one of the two, once.
  */
-#include <time.h>
-
 #include "eager/env.h"
 #include "eager/profile.h"
 #include "jit/passes/pass.h"
@@ -36,12 +34,7 @@ void wf_plan_plant_clock(int64_t (*now)(void))
 int64_t wf_plan_now(void)
 {
     int64_t (*const now)(void) = atomic_load_explicit(&planted, memory_order_acquire);
-    struct timespec t;
-    if (__builtin_expect(now != NULL, 0)) {
-        return now();
-    }
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    return __builtin_expect(now != NULL, 0) ? now() : wf_prof_clock();
 }
 
 /* Are all kernels native, or known to stay on tier 0? */

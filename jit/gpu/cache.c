@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "eager/cuda/library.h"
 #include "eager/env.h"
@@ -218,13 +217,6 @@ static int bring(wf_gpu_variant *v, const wf_gpu_entry *e, const char *file, con
     return status;
 }
 
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* WEFT_DUMP: the source and its PTX as files, and on the page; the code is put there by bring(). WEFT_DEBUG: on stderr. */
 static void show(const char *name, int ordinal, bool contract, const wf_text *text)
 {
@@ -258,7 +250,7 @@ static void show(const char *name, int ordinal, bool contract, const wf_text *te
 static void make(wf_gpu_variant *v, const wf_gpu_entry *e, const wf_gpu_recipe *recipe)
 {
     const wf_cuda_info *info = wf_cuda_get_info(v->ordinal);
-    const int64_t start = now_ns();
+    const int64_t start = wf_prof_clock();
     wf_text text = {0};
     wf_why why = {0};
     char file[80];
@@ -280,7 +272,7 @@ static void make(wf_gpu_variant *v, const wf_gpu_entry *e, const wf_gpu_recipe *
         why = (wf_why){0};
         status = bring(v, e, file, &text, recipe->functions, &from_disk, &why);
     }
-    const int64_t took = now_ns() - start;
+    const int64_t took = wf_prof_clock() - start;
     wf_work_resume(caller, e->kernel.name);
     if (wf_env_debug(WF_DEBUG_COMPILE))
         fprintf(stderr, "weft: kernel %s %s in %.2f ms%s%s\n", e->kernel.name,
