@@ -44,18 +44,26 @@ static void initial_values(parser *p, unsigned char *to, unsigned size, unsigned
     parse_want(p, "}");
 }
 
+/* An alignment, if there is one, and the type behind it: bytes of an element, at which it lies if nothing else is said. */
+static unsigned parse_layout(parser *p, unsigned *align)
+{
+    *align = 0;
+    parse_next(p);
+    if (parse_is(p, ".align")) {
+        *align = (unsigned)parse_number(p);
+        parse_next(p);
+    }
+    const unsigned size = ptx_bits[parse_type(p)] / 8;
+    *align = *align ? *align : size;
+    return size;
+}
+
 /* Behind ".shared" and the like: alignment, type, name, extent, values. Data is one block of a fixed size, since addresses
  * into it are taken while it is read. */
 static void variable(parser *p, enum symbol_kind kind)
 {
-    unsigned align = 0, n = 1;
-    parse_next(p);
-    if (parse_is(p, ".align")) {
-        align = (unsigned)parse_number(p);
-        parse_next(p);
-    }
-    const unsigned size = ptx_bits[parse_type(p)] / 8;
-    align = align ? align : size;
+    unsigned align, n = 1;
+    const unsigned size = parse_layout(p, &align);
     if (align == 0 || (align & (align - 1)) || align > 4096) {
         parse_fail(p, "alignment to %u", align);
     }
@@ -103,15 +111,9 @@ static void parameters(parser *p)
         return;
     }
     do {
-        unsigned align = 0, n = 1;
+        unsigned align, n = 1;
         parse_want(p, ".param");
-        parse_next(p);
-        if (parse_is(p, ".align")) {
-            align = (unsigned)parse_number(p);
-            parse_next(p);
-        }
-        const unsigned size = ptx_bits[parse_type(p)] / 8;
-        align = align ? align : size;
+        const unsigned size = parse_layout(p, &align);
         k->param = parse_grow(p, k->param, (size_t)k->nparam, &room, sizeof *k->param);
         ptx_param *a = &k->param[k->nparam++];
         parse_next(p);
