@@ -412,14 +412,22 @@ static void *compile_for_ever(void *unused)
     return NULL;
 }
 
+/* Kernels are kept in a folder of the test's own, which the command removes. */
+enum { REMOVES = 96 };
+static void keep_on_disk(char command[REMOVES])
+{
+    char folder[64];
+    snprintf(folder, sizeof folder, "/tmp/weft-kernels-%d", (int)getpid());
+    snprintf(command, REMOVES, "rm -rf %s", folder);
+    setenv("WEFT_CACHE_DIR", folder, 1);
+    setenv("WEFT_CACHE_SIZE", "8M", 1);
+}
+
 /* Children compile although the parent's threads were compiling, loading and unloading when they came. */
 Test(kernels, forked_children_compile)
 {
-    char folder[64], command[96];
-    snprintf(folder, sizeof folder, "/tmp/weft-kernels-%d", (int)getpid());
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    setenv("WEFT_CACHE_DIR", folder, 1);
-    setenv("WEFT_CACHE_SIZE", "8M", 1);
+    char command[REMOVES];
+    keep_on_disk(command);
     NEED_LLVM();
     NEED_FORK();
     static wf_program p;
@@ -556,11 +564,8 @@ Test(kernels, a_long_first_run_is_not_spared)
 /* What an earlier process compiled is native in the first run. */
 Test(kernels, a_first_run_finds_kernels_on_disk)
 {
-    char folder[64], command[96];
-    snprintf(folder, sizeof folder, "/tmp/weft-kernels-%d", (int)getpid());
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    setenv("WEFT_CACHE_DIR", folder, 1);
-    setenv("WEFT_CACHE_SIZE", "8M", 1);
+    char command[REMOVES];
+    keep_on_disk(command);
     NEED_LLVM();
     static wf_program p;
     wf_jitk_first h;
