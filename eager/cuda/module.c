@@ -200,13 +200,22 @@ void wf_cuda_overlap(wf_cuda_fn *f)
     f->overlaps = true;
 }
 
+/* Drivers before 12.3 have no edges of graphs by which a kernel begins early. */
+enum { OVERLAPS_IN_GRAPHS = 12030 };
+
+static bool may_overlap(const wf_cuda_fn *f, const wf_cuda_stream *s)
+{
+    const wf_cuda_info *d = &s->device->info;
+    return f->overlaps && wf_env()->WEFT_CUDA_OVERLAP && wf_cu->launch_ex && d->major >= 9 &&
+           (!s->capture || d->driver >= OVERLAPS_IN_GRAPHS);
+}
+
 /* The driver takes the attribute where the GPU has no such launches, too, and then ignores it; one that is too old for it has
  * no such function. */
 static cu_result queue(const wf_cuda_fn *f, const wf_cuda_stream *s, const unsigned grid[3],
                        const unsigned block[3], unsigned shared, void **params)
 {
-    if (!f->overlaps || !wf_env()->WEFT_CUDA_OVERLAP || !wf_cu->launch_ex ||
-        s->device->info.major < 9) {
+    if (!may_overlap(f, s)) {
         return wf_cu->launch(f->handle, grid[0], grid[1], grid[2], block[0], block[1], block[2],
                              shared, s->handle, params, NULL);
     }

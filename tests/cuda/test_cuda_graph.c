@@ -1,6 +1,9 @@
 /*
  * tests/cuda/test_cuda_graph.c -- captured graphs on the fake driver: replay, memory, order, refusals.
  */
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "tests/cuda/cuda_support.h"
 
 enum { N = 500 };
@@ -256,6 +259,42 @@ Test(cuda_graph, other_calls_are_refused)
     wf_cuda_free(x);
     wf_cuda_free(y);
     close_fake();
+}
+
+/* Launches of a kernel that may begin early: op by op and while a graph is recorded. */
+static void count_overlaps(int version, int in_graph)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", version);
+    cr_assert_eq(setenv("FAKE_CUDA_VERSION", text, 1), 0);
+    with_fake(FAKE_LATE, 1);
+    wf_cuda_block *x = block(N * 4), *y = block(N * 4);
+    wf_cuda_graph *g = NULL;
+    OK(run_fill(x, N, 5));
+    wf_cuda_overlap(fake_kernel("add_i32"));
+    OK(run_add(y, x, x, N, true));
+    cr_assert_eq(gpu->calls("cuLaunchKernelEx"), 1, "%d", version);
+    OK(wf_cuda_capture_begin(0, &why));
+    OK(run_add(y, x, x, N, true));
+    OK(run_add(y, y, x, N, true));
+    OK(wf_cuda_capture_end(0, false, &g, &why));
+    cr_assert_eq(gpu->calls("cuLaunchKernelEx") - 1, in_graph, "%d", version);
+    OK(wf_cuda_graph_launch(g, &why));
+    cr_assert_eq(value_of(y), 15);
+    wf_cuda_graph_free(g);
+    wf_cuda_free(x);
+    wf_cuda_free(y);
+    close_fake();
+}
+
+Test(cuda_graph, kernels_that_begin_early)
+{
+    count_overlaps(12030, 2);
+}
+
+Test(cuda_graph, an_older_driver_records_none_that_begin_early)
+{
+    count_overlaps(12020, 0);
 }
 
 /* Memory of a graph that is lent: to one at a time. */

@@ -696,6 +696,9 @@ EXPORT cu_result cuLaunchKernelEx(const cu_launch_config *c, cu_handle h, void *
     if (!k || !s || extra || !known || s->device != current) {
         return leave(extra || !known ? CU_INVALID_VALUE : CU_INVALID_HANDLE);
     }
+    if (s->capture && c->n && fake.version < 12030) { /* graphs have no edges for that yet */
+        return leave(CU_CAPTURE_UNSUPPORTED);
+    }
     op *o = op_new(OP_KERNEL, s, k->name);
     if (!o) {
         return leave(CU_OUT_OF_MEMORY);
