@@ -246,6 +246,7 @@ int wf_cuda_set_source(int ordinal, const wf_heap_source *source, wf_why *why)
     bool known = true;
     if (empty) { /* the books are made anew, on what is below them from now on */
         const wf_heap_source before = d->source;
+        const bool maps = d->maps;
         d->source = source ? *source : (wf_heap_source){0};
         wf_cache *books = had ? wf_cuda_cache_new(d) : NULL;
         known = books || !had;
@@ -255,6 +256,7 @@ int wf_cuda_set_source(int ordinal, const wf_heap_source *source, wf_why *why)
             d->cache = books;
         } else if (had) {
             d->source = before;
+            d->maps = maps;
         }
     }
     pthread_mutex_unlock(&d->lock);

@@ -111,8 +111,8 @@ WEFT_API weft_status weft_cuda_reset_peak(weft_device device);
 WEFT_API weft_status weft_cuda_set_cap(weft_device device, int64_t bytes);
 /* Where memory of the GPU comes from in place of the driver, as weft_memory_set_allocator does it for the host: whole segments of 2 MiB
  * and more at multiples of 512 bytes, which kernels and copies of this process reach (cuMemAlloc's, another library's pool);
- * asked for with the GPU's context current, given back after waiting for the GPU, never twice at once for one GPU. Set before the
- * first memory there; NULL: the driver. WEFT_EINVALID where memory is held, or without one of the functions. */
+ * asked for with the GPU's context current, given back after waiting for the GPU, never twice at once for one GPU. The functions must
+ * not call weft. Set before the first memory there; NULL: the driver. WEFT_EINVALID where memory is held, or without one of the functions. */
 WEFT_API weft_status weft_cuda_set_allocator(weft_device device, const weft_allocator *allocator);
 /* Gives cached memory back to the driver and returns how much, -1 on error. Waits for the device. */
 WEFT_API int64_t weft_cuda_empty_cache(weft_device device);

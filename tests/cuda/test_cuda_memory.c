@@ -138,9 +138,11 @@ Test(cuda_memory, segments_of_the_programs_own)
         OK(weft_cuda_set_cap(d, 64 << 20));
         cr_assert_eq(weft_cuda_set_allocator(d, &half), WEFT_EINVALID);
         cr_assert_eq(weft_cuda_set_allocator(WEFT_CPU, &a), WEFT_EINVALID);
+        const bool maps = wf_cuda_peek(0)->maps;
         wf_alloc_fail_after(1, 1); /* nothing has changed: the cap neither */
         cr_assert_eq(weft_cuda_set_allocator(d, &a), WEFT_ENOMEM);
         wf_alloc_fail_after(0, 0);
+        cr_assert_eq(wf_cuda_peek(0)->maps, maps);
         cr_assert_null(wf_cuda_alloc(0, 65 << 20, &why));
         OK(weft_cuda_set_allocator(d, &a));
         wf_cuda_block *b[8];
