@@ -305,10 +305,13 @@ weft_device weft_device_of(weft_tensor t)
 
 static weft_tensor no_such_device(const char *op, weft_device d)
 {
-    return wf_api_error(op, WEFT_EINVALID,
-                        "there is no device of kind %d and index %d; use WEFT_CPU or WEFT_CUDA(i), "
-                        "i < %d",
-                        d.kind, d.index, WF_MAX_CUDA);
+    return d.kind == WEFT_DEVICE_CUDA
+               ? wf_api_error(op, WEFT_EINVALID, "there is no cuda:%d; use WEFT_CUDA(i), i < %d",
+                              d.index, WF_MAX_CUDA)
+               : wf_api_error(op, WEFT_EINVALID,
+                              "there is no device of kind %d and index %d; use WEFT_CPU or "
+                              "WEFT_CUDA(i), i < %d",
+                              d.kind, d.index, WF_MAX_CUDA);
 }
 
 weft_tensor(weft_to)(weft_tensor x, weft_device device)

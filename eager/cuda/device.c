@@ -250,7 +250,12 @@ int wf_cuda_check(wf_cuda_device *d, cu_result r, const char *call, wf_why *why)
     int code = r == CU_OUT_OF_MEMORY                        ? WEFT_ENOMEM
                : r == CU_INVALID_VALUE || r == CU_NOT_FOUND ? WEFT_EINVALID
                                                             : WEFT_EUNSUPPORTED;
-    return wf_fail(why, code, "%s on cuda:%d: %s", call, d->ordinal, wf_cuda_result_name(r));
+    wf_fail(why, code, "%s on cuda:%d: %s", call, d->ordinal, wf_cuda_result_name(r));
+    if (r == CU_NOT_INITIALIZED) {
+        wf_hint(why, "CUDA does not survive a fork: use the GPU in the process that used it first, "
+                     "or not before the fork");
+    }
+    return code;
 }
 
 void wf_cuda_get_counters(wf_cuda_counters *out)

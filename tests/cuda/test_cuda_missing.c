@@ -282,6 +282,8 @@ Test(cuda_missing, the_compiler_for_a_driver_of_cuda_13)
 Test(cuda_missing, a_driver_that_refuses_the_image)
 {
     with("WEFT_NVRTC", WEFT_FAKE_NVRTC);
+    with("WEFT_CACHE_SIZE",
+         "0"); /* what an earlier run left on disk would be compiled anew, and load */
     with_fake(FAKE_LATE, 1);
     weft_tensor x = weft_to(weft_arange(0, N, 1, WEFT_F32), WEFT_CUDA(0));
     gpu->fail("cuModuleLoadData", 1, 209);
@@ -307,10 +309,23 @@ Test(cuda_missing, tensors_on_the_wrong_device)
     check_says(weft_error_text(y), "two devices", "weft_to(x, device)");
     y = weft_matmul(weft_reshape(h, weft_shape(2, 3)), weft_reshape(a, weft_shape(3, 2)));
     check_error("host and GPU", y, WEFT_EINVALID, "operand 0 on cpu, operand 1 on cuda:0");
+    check_error("no such GPU", weft_to(a, WEFT_CUDA(99)), WEFT_EINVALID, "there is no cuda:99");
     cr_assert_eq(weft_add_(h, a), WEFT_EINVALID);
     check_says(weft_last_error(), "cuda:0", "weft_to(x, device)");
     cr_assert_null(weft_data(a));
     check_says(weft_last_error(), "the memory is on cuda:0", "weft_to(x, WEFT_CPU)");
     cr_assert_eq(weft_item_f64(weft_sum(weft_add(a, weft_to(b, WEFT_CUDA(0))))), 2 * N);
+    check_cpu();
+}
+
+/* What a driver says in a child of the process that used it first: no op works there, and the way out is said. */
+Test(cuda_missing, a_child_of_a_fork)
+{
+    with_fake(FAKE_LATE, 1);
+    weft_tensor x = weft_to(weft_ones(weft_shape(N), WEFT_F32), WEFT_CUDA(0));
+    cr_assert_eq(weft_item_f64(weft_slice(x, 0, 0, 1, 1)), 1);
+    gpu->fail("cuCtxSetCurrent", 1, CU_NOT_INITIALIZED);
+    cr_assert_eq(weft_synchronize(WEFT_CUDA(0)), WEFT_EUNSUPPORTED);
+    check_says(weft_last_error(), "cuCtxSetCurrent", "does not survive a fork");
     check_cpu();
 }
