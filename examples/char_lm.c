@@ -216,9 +216,10 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     parse(argc, argv);
     weft_device where = WEFT_CPU; /* everything is made there; the program is the same */
-    if (batch < 1 || (threads && weft_set_num_threads((int)threads)) ||
-        (device && (weft_device_from_name(device, &where) || weft_set_default_device(where))))
-        die("--batch and --threads are at least 1, --device is cpu or cuda");
+    if (batch < 1 || (threads && weft_set_num_threads((int)threads)))
+        die("--batch and --threads are at least 1");
+    if (device && (weft_device_from_name(device, &where) || weft_set_default_device(where)))
+        die("--device");
     static trainer t; /* zeroed */
     weft_generator rng = {(uint64_t)seed, 0}, fixed = {0, 0};
     weft_tensor text = read_text();
