@@ -184,10 +184,11 @@ static void halve(const wf_cu_rr *x, int slot, int op, wf_kty type)
 {
     wf_text *t = x->t;
     char lo[24], hi[24], width[16];
+    /* sums of parts have a warp a row, whatever the threads that made them had */
     if (x->r->scheme == WF_CU_WARP)
         snprintf(width, sizeof width, "width");
     else
-        snprintf(width, sizeof width, "%d", wf_cu_row_threads(x->r));
+        snprintf(width, sizeof width, "%d", x->v > 1 ? wf_cu_row_threads(x->r) : 32);
     name(lo, sizeof lo, "lo", slot);
     name(hi, sizeof hi, "hi", slot);
     if (x->v > 1) {

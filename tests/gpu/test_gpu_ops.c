@@ -57,6 +57,48 @@ Test(gpu_ops, rows)
     gpu_check_races();
 }
 
+/* Reductions of [rows, columns] of x from element `first` on, here and there. */
+static void check_long(const char *what, weft_tensor x, int64_t first, int64_t rows)
+{
+    char name[96];
+    const int64_t n = (weft_numel(x) - first) / rows * rows;
+    weft_tensor there = weft_to(x, WEFT_CUDA(0)), on[2] = {x, there}, y[2][5];
+    for (int i = 0; i < 2; i++) {
+        weft_tensor v = weft_reshape(weft_narrow(on[i], 0, first, n), weft_shape(rows, n / rows));
+        y[i][0] = weft_sum(v, .axes = weft_axes(1));
+        y[i][1] = weft_max(v, .axes = weft_axes(1));
+        y[i][2] = weft_var(v, .axes = weft_axes(1));
+        y[i][3] = weft_logsumexp(v, .axes = weft_axes(1));
+        y[i][4] = weft_softmax(v, -1);
+    }
+    for (int k = 0; k < 5; k++) {
+        snprintf(name, sizeof name, "%s, %d rows from %d on: %d", what, (int)rows, (int)first, k);
+        check_equal(name, y[1][k], y[0][k]);
+    }
+}
+
+/* A few rows of so many elements that threads have 4 or 8 neighbours each: with more processors it takes longer rows. */
+Test(gpu_ops, long_reductions)
+{
+#ifndef WEFT_GPU_RUNNER
+    setenv("FAKE_CUDA_PROCESSORS", "4", 1);
+#endif
+    gpu_open(12);
+    static const weft_dtype types[] = {WEFT_F32, WEFT_BF16};
+    weft_generator g = {12, 0};
+    for (int t = 0; t < 2; t++) {
+        const int64_t neighbours = t ? 8 : 4, threads = 512 * wf_cuda_get_info(0)->processors;
+        const int64_t n = threads * neighbours / 64 * 4096 + 4321;
+        for (int64_t first = 0; first < 2; first++) {
+            weft_scope s = weft_scope_begin();
+            weft_tensor x = weft_randn(weft_shape(n), types[t], .generator = &g);
+            check_long(weft_dtype_name(types[t]), x, first, first ? 3 : 1);
+            weft_scope_end(s);
+        }
+    }
+    gpu_check_races();
+}
+
 Test(gpu_ops, gradients)
 {
     gpu_open(9);
