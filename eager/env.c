@@ -112,7 +112,7 @@ bool wf_env_stress(const char *mode, int64_t *arg)
 /* Is every mode one that something asks for? */
 static bool stress_known(void)
 {
-    static const char *const modes[] = {"oom", "verify", "move", "order", "evict"};
+    static const char *const modes[] = {"oom", "verify", "move", "order", "evict", "wide"};
     for (const char *s = wf_env()->WEFT_STRESS; *s;) {
         size_t n = strcspn(s, ","), word = strcspn(s, ",:");
         bool known = false;
@@ -131,8 +131,8 @@ void wf_env_list(FILE *out)
 {
     wf_env();
     if (!stress_known()) {
-        fprintf(out, "WEFT_STRESS names a mode that does not exist: oom, verify, move, order and "
-                     "evict do\n");
+        fprintf(out, "WEFT_STRESS names a mode that does not exist: oom, verify, move, order, "
+                     "evict and wide do\n");
     }
 #define ENV(name, type, dflt, help)                                                                \
     fprintf(out, "%-20s %-12s (default %s) %s%s\n", #name,                                         \

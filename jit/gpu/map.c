@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/env.h"
 #include "jit/gpu/impl.h"
 
 enum {
@@ -73,7 +74,7 @@ static void make_space(space *s, const wf_program *p, const wf_program_args *a)
     s->ndst = p->noutput;
     s->nop = p->noutput + p->ninput;
     s->rank = 0;
-    s->wide = false;
+    s->wide = wf_env_stress("wide", NULL);
     for (int o = 0; o < s->nop; o++) {
         const wf_view *v = o < s->ndst ? &a->dst[o] : &a->src[o - s->ndst];
         const bool drawn = o >= s->ndst && (wf_program_draws(p) >> (o - s->ndst) & 1);
@@ -625,7 +626,7 @@ int wf_gpu_number_kernel(int ordinal, const wf_gpu_entry *e, const wf_view *dst,
     const int64_t n = wf_view_numel(dst);
     wf_cu_map m = {.k = &e->kernel, .index = true, .rank = 1, .vector = 1, .inner = {1}};
     uint64_t words[WF_GPU_WORDS] = {(uint64_t)n};
-    m.wide = n >= INT32_MAX;
+    m.wide = n >= INT32_MAX || wf_env_stress("wide", NULL);
     const unsigned char bytes[] = {'n', m.wide};
     const wf_gpu_recipe recipe = {render, &m, sizeof m, false, 0};
     const wf_gpu_variant *v = wf_gpu_variant_of(ordinal, e, bytes, sizeof bytes, &recipe, why);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/env.h"
 #include "eager/program_run.h"
 #include "jit/gpu/impl.h"
 
@@ -505,7 +506,7 @@ static int place_keeps(run *r)
 
 static bool is_wide(const run *r)
 {
-    bool wide = r->s.rows >= INT32_MAX || r->s.n >= INT32_MAX;
+    bool wide = r->s.rows >= INT32_MAX || r->s.n >= INT32_MAX || wf_env_stress("wide", NULL);
     for (int o = 0; o < r->nop; o++) {
         int64_t up = 0, down = 0;
         for (int d = 0; d < r->s.nk + r->s.nr; d++) {

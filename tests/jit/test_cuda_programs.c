@@ -849,6 +849,31 @@ Test(cuda_programs, random_reductions)
     }
 }
 
+#ifndef WEFT_GPU_RUNNER
+/* The texts for tensors of 2^31 elements and more, on those of other tests. */
+Test(cuda_programs, offsets_of_64_bits)
+{
+    setenv("WEFT_STRESS", "wide", 1);
+    NEED_FIBERS();
+    wf_gpu_map_way way;
+    static const int64_t dims[][2] = {{37, 129}, {64, 64}, {257, 3}};
+    for (int t = 0; t < 6; t++) {
+        static sample s;
+        operands o;
+        wf_why why = {0};
+        draw(&s, 1 + 2 * t);
+        make_operands(&o, &s.p, 2, dims[t % 3], t % 2, t);
+        const wf_program_args a = {.dst = o.dst, .src = o.src, .scalars = o.scalar};
+        cr_assert_eq(wf_gpu_map_way_of(0, &s.p, &a, &way, &why), 0, "%s", why.rule);
+        cr_assert(way.wide);
+        run_on_device(&s.p, &o, "elements by 64 bits");
+        drop_operands(&o);
+    }
+    check_named(program_softmax, floats, 1);
+    check_named(program_everything_reduced, all, 1);
+}
+#endif
+
 /* A destination in the memory of a source that a later stage still reads. */
 Test(cuda_programs, in_place)
 {
