@@ -547,6 +547,8 @@ int wf_fuse(wf_schedule *s, wf_layout *l, const uint8_t *live, unsigned flags, u
     free(u.next);
     free(u.last_reader);
     free(u.is_returned);
+    free(u.users);
+    free(u.first_user);
     free(u.inputs);
     return rc || u.no_memory ? wf_fail(why, WEFT_ENOMEM, "out of memory for a plan") : 0;
 }

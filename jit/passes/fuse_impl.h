@@ -12,6 +12,11 @@ typedef struct wf_fuser_input {
     uint32_t next;
 } wf_fuser_input;
 
+/* An instruction that reads a root, and the next one that does. */
+typedef struct wf_fuser_user {
+    uint32_t k, next;
+} wf_fuser_user;
+
 typedef struct wf_open_group {
     uint8_t kind;
     wf_iter space;
@@ -32,6 +37,8 @@ typedef struct wf_fuser {
     uint32_t *next;        /* member after member k */
     bool *is_returned;     /* root v */
     uint32_t *last_reader; /* of root v: the last MAP group that reads it from memory */
+    wf_fuser_user *users;  /* by root, from first_user of it on; NULL until somebody asks */
+    uint32_t *first_user;
     wf_fuser_input *inputs;
     size_t ninputs, capinputs;
     uint32_t most;

@@ -27,39 +27,71 @@ static uint32_t final_group(wf_fuser *u, uint32_t g)
     return g;
 }
 
-static bool is_in(wf_fuser *u, wf_val v, uint32_t a, uint32_t b)
-{
-    const uint32_t maker = v ? wf_fuser_made_by(u, v) : WF_NIL;
-    const uint32_t g = maker == WF_NIL ? WF_NIL : final_group(u, maker);
-    return g != WF_NIL && (g == a || g == b);
-}
-
-/* Have groups a and b, joined, no more results than a program? One that reduces cannot be halved afterwards. */
-static bool has_room(wf_fuser *u, uint32_t a, uint32_t b)
+/* Instructions of groups by the roots that they read, as lists: head of root v, which u keeps. */
+static bool find_users(wf_fuser *u)
 {
     const wf_fn *f = u->f;
-    const bool halves = !u->g[a].space.axes && !u->g[b].space.axes;
+    size_t n = 0;
+    uint32_t at = 0;
+    for (uint32_t k = 0; k < f->n; k++) {
+        n += u->s->group_of[k] != WF_NO_GROUP ? f->ins[k].nsrc : 0;
+    }
+    u->users = malloc((n + 1) * sizeof *u->users);
+    u->first_user = malloc((f->n + 1u) * sizeof *u->first_user);
+    if (!u->users || !u->first_user) {
+        free(u->users);
+        free(u->first_user);
+        u->users = NULL;
+        u->first_user = NULL;
+        return false;
+    }
+    memset(u->first_user, 0xFF, (f->n + 1u) * sizeof *u->first_user);
+    for (uint32_t k = 0; k < f->n; k++) {
+        const wf_val *src = wf_ins_src(f, &f->ins[k]);
+        for (int i = 0; u->s->group_of[k] != WF_NO_GROUP && i < f->ins[k].nsrc; i++) {
+            const wf_val root = src[i] ? u->l->map[src[i]].root : 0;
+            u->users[at] = (wf_fuser_user){k, u->first_user[root]};
+            u->first_user[root] = at++;
+        }
+    }
+    return true;
+}
+
+/* Is root v, made by group a or b, wanted outside both? Ends at the first reader outside, so readers within the two groups are
+ * all that is gone through. */
+static bool is_result_of(wf_fuser *u, wf_val v, uint32_t a, uint32_t b)
+{
+    bool wanted = u->is_returned[v];
+    for (uint32_t i = u->first_user[v]; i != WF_NIL && !wanted; i = u->users[i].next) {
+        const uint32_t g = final_group(u, u->s->group_of[u->users[i].k]);
+        wanted = g != a && g != b;
+    }
+    return wanted;
+}
+
+/* How many results groups a and b, joined, have from the members of `of`, one of them. */
+static uint32_t results_of(wf_fuser *u, uint32_t of, uint32_t a, uint32_t b)
+{
     uint32_t count = 0;
+    for (uint32_t k = u->g[of].head, m = 0; m < u->g[of].n; k = u->next[k], m++) {
+        for (int r = 0; r < wf_rows[u->f->ins[k].op].ndst; r++) {
+            const wf_val v = k + 1 + (wf_val)r;
+            count += u->l->map[v].root == v && is_result_of(u, v, a, b);
+        }
+    }
+    return count;
+}
+
+/* Have groups a and b, joined, no more results than a program? One that reduces cannot be halved afterwards. Costs what the two
+ * have of members and readings, whatever the function has: a loop's sums ask this for each. */
+static bool has_room(wf_fuser *u, uint32_t a, uint32_t b)
+{
+    const bool halves = !u->g[a].space.axes && !u->g[b].space.axes;
     if (halves || u->g[a].n + u->g[b].n <= WF_PROGRAM_OUTPUTS) {
         return true;
     }
-    uint8_t *seen = calloc(f->n + 1u, 1);
-    for (uint32_t o = 0; o < f->noutputs && seen; o++) {
-        const wf_val root = u->l->map[f->outputs[o]].root;
-        count += is_in(u, root, a, b) && !seen[root];
-        seen[root] = 1;
-    }
-    for (uint32_t k = 0; k < f->n && seen; k++) {
-        const uint32_t own = u->s->group_of[k], g = own == WF_NO_GROUP ? own : final_group(u, own);
-        const wf_val *src = wf_ins_src(f, &f->ins[k]);
-        for (int i = 0; i < f->ins[k].nsrc && g != WF_NO_GROUP && g != a && g != b; i++) {
-            const wf_val root = src[i] ? u->l->map[src[i]].root : 0;
-            count += is_in(u, root, a, b) && !seen[root];
-            seen[root] = 1;
-        }
-    }
-    free(seen);
-    return seen && count <= WF_PROGRAM_OUTPUTS;
+    return (u->users || find_users(u)) &&
+           results_of(u, a, a, b) + results_of(u, b, a, b) <= WF_PROGRAM_OUTPUTS;
 }
 
 /* Can all of group a go into the later group b? */

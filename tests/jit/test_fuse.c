@@ -210,6 +210,55 @@ Test(fuse, limits_cut_groups)
     wf_fn_free(f);
 }
 
+/* Adds up the sums of what a loop makes of x, and their squares; of the first `kept` both are wanted outside. */
+static wf_fn *sums_of_a_loop(int n, int kept)
+{
+    wf_fn *f = wf_fn_new("loop");
+    wf_why why;
+    int64_t axis = 0;
+    const wf_attr along = {.ints = &axis, .n_ints = 1};
+    const wf_attr over = {.ints = &axis, .n_ints = 1, .flags = 1};
+    wf_val x = wf_fn_input(f, &(wf_type){WEFT_F32, 1, {90}}), total = 0, wanted[64];
+    for (int i = 0; i < n; i++) {
+        wf_val sum, square;
+        cr_assert_eq(wf_fn_append(f, WF_OP_SIGMOID, NULL, 1, &x, &x, NULL, &why), 0);
+        cr_assert_eq(wf_fn_append(f, WF_OP_SUM, &over, 1, &x, &sum, NULL, &why), 0);
+        cr_assert_eq(wf_fn_append(f, WF_OP_SQUARE, NULL, 1, &sum, &square, NULL, &why), 0);
+        if (i < kept) {
+            wanted[2 * i] = sum;
+            wanted[2 * i + 1] = square;
+        }
+        wf_val s[2] = {total ? total : sum, square};
+        cr_assert_eq(wf_fn_append(f, WF_OP_ADD, NULL, 2, s, &total, NULL, &why), 0);
+    }
+    if (kept) {
+        wf_val all;
+        cr_assert_eq(wf_fn_append(f, WF_OP_CONCAT, &along, 2 * kept, wanted, &all, NULL, &why), 0);
+        wf_fn_output(f, all);
+    }
+    wf_fn_output(f, total);
+    return f;
+}
+
+/* Sums join one another as far as a program has room for their results. Each of 20000 asks for that, which as a walk over the
+ * whole function took minutes. */
+Test(fuse, sums_of_a_loop_join)
+{
+    for (int kept = 0; kept <= 30; kept += 30) {
+        wf_plan_info info;
+        wf_fn *f = sums_of_a_loop(60, kept);
+        plan_check(f, WF_PLAN_TIER0, &info);
+        cr_expect_leq(info.groups, kept ? 60 : 10, "%d kept: %d groups", kept, info.groups);
+        wf_fn_free(f);
+    }
+    wf_why why = {0};
+    wf_fn *f = sums_of_a_loop(20000, 0);
+    wf_plan *p = wf_plan_build(f, &(wf_plan_opts){.flags = WF_PLAN_TIER0}, &why);
+    cr_assert_not_null(p, "%s", why.rule);
+    wf_plan_release(p);
+    wf_fn_free(f);
+}
+
 Test(fuse, random_functions_keep_their_bits)
 {
     for (uint64_t seed = 0; seed < effort_of(4000); seed++) {
