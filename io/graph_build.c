@@ -680,7 +680,24 @@ static double elements(const weft_graph_args *a, const wf_graph_symbols *s, cons
     return all;
 }
 
-/* Every symbol 1; 2 (or the first two multiples); and as large as its range and memory for the inputs allow. */
+/* Each of several symbols 1 where the others have the example's sizes, as in a batch of one: what the function does for that
+ * alone is not seen where all are 1. Where it fails it has nothing to say of ranges. */
+static int check_each(probe *p, const recording *r, wf_why *why)
+{
+    const wf_graph_symbols *s = p->s;
+    const bool refuses = p->refuses;
+    int rc = 0;
+    for (int one = 0; one < s->n && s->n > 1 && !rc; one++) {
+        int64_t size[WF_MAX_SYMBOLS];
+        memcpy(size, s->at.size[0], sizeof size);
+        size[one] = wf_range_from(s->range[one], 1);
+        rc = check_at(p, size, true, r, why);
+    }
+    p->refuses = refuses;
+    return rc;
+}
+
+/* Every symbol 1; 2 (or the first two multiples); one of them 1; and as large as its range and memory for the inputs allow. */
 static int check_sizes(probe *p, const recording *r, wf_why *why)
 {
     enum { FAR = 65521, LEAST = 300, ELEMENTS = 1 << 24 };
@@ -693,6 +710,7 @@ static int check_sizes(probe *p, const recording *r, wf_why *why)
         }
         rc = check_at(p, size, true, r, why);
     }
+    rc = rc ? rc : check_each(p, r, why);
     for (bool fits = false; !fits && !rc; far /= 2) {
         for (int k = 0; k < s->n; k++) { /* of different sizes, but where ranges end */
             const int64_t less = k * s->range[k].multiple;

@@ -50,7 +50,7 @@ typedef struct weft_graph_args {
     const char *const *input_names;  /* NULL: input_0, input_1, ... */
     const char *const *output_names; /* NULL: output_0, ... */
     const weft_graph_dim *
-        dims; /* symbols; the function is then recorded again, with other sizes, up to seven times, and more often if it fails or an extent is of several symbols */
+        dims; /* symbols; the function is then recorded again, with other sizes, up to seven times and once more for each of several symbols, and more often if it fails or an extent is of several symbols */
     int n_dims;
     bool
         fast_math; /* runs need not have the function's bits, as weft/jit.h says; saved with the graph */
@@ -61,8 +61,8 @@ typedef struct weft_graph_args {
  * in a way the graph cannot say (an extent can be a symbol times an integer plus an integer, as after x[1:], or over one that it is
  * a multiple of, and a sum of symbols, products of two of them and integers); a function that does
  * something else, or reads other tensors from outside, at one of the sizes it is recorded with: the example's, one or two more,
- * all symbols 1, all 2, and one far above or the largest that a range allows. A branch that none of these takes goes unseen, as does
- * one at a size where fn fails.
+ * all symbols 1, all 2, each of several 1 beside the example's sizes of the others, and one far above or the largest that a range
+ * allows. A branch that none of these takes goes unseen, as does one at a size where fn fails.
  * Of dims: WEFT_EINVALID (more than 512; one that names no axis of an input; a name or range that is not as above; more than
  * 16 names), WEFT_ESHAPE (the example's extents of one name differ, or are outside its range), WEFT_EUNSUPPORTED (ranges that
  * leave no other sizes to record with). */

@@ -697,6 +697,8 @@ MADE(pairs,
 /* Two things, by how the sizes are to one another. */
 MADE(alike, n == weft_dim(in[1], 0) ? weft_neg(in[1]) : weft_exp(in[1]))
 MADE(ordered, n <= weft_dim(in[1], 0) ? weft_neg(in[1]) : weft_exp(in[1]))
+MADE(one_of_many, n == 1 && weft_dim(in[1], 0) > 1 ? weft_neg(in[1]) : weft_exp(in[1]))
+MADE(many_of_one, n > 1 && weft_dim(in[1], 0) == 1 ? weft_neg(in[1]) : weft_exp(in[1]))
 
 /* How two sizes are to one another is found where it can be said, else named. */
 Test(graph, conditions_on_two_symbols)
@@ -712,7 +714,9 @@ Test(graph, conditions_on_two_symbols)
         {adds, 5, 5, "'n' and 'm' have to be one size, so give both axes one name; where"},
         {alike, 5, 5, "'n' and 'm' have to be one size, so give both axes one name; where"},
         {alike, 5, 4, "something else where 'n' is 1, 'm' is 1: %3 neg"},
-        {ordered, 4, 5, "'n' is 65521, 'm' is 65520: %3 exp"}};
+        {ordered, 4, 5, "'n' is 4, 'm' is 1: %3 exp"},
+        {one_of_many, 4, 5, "'n' is 1, 'm' is 5: %3 neg"},
+        {many_of_one, 4, 5, "'n' is 4, 'm' is 1: %3 neg"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         weft_tensor x[2] = {weft_ones(weft_shape(cases[i].n), WEFT_F32),
                             weft_ones(weft_shape(cases[i].m), WEFT_F32)},
