@@ -114,10 +114,14 @@ static bool open_folder(void)
     return true;
 }
 
+/* The library says nothing on its own, so that a folder is refused shows in `weft doctor` and on the first rung of WEFT_DEBUG. */
 static void set_up(void)
 {
     if (!open_folder())
         disk.fd = -1;
+    if (disk.reason[0] && wf_env()->WEFT_CACHE_SIZE > 0 && wf_env_debug(WF_DEBUG_COMPILE))
+        fprintf(stderr, "weft: kernels are not kept on disk: %s%s%s\n", disk.reason,
+                disk.folder[0] ? ": " : "", disk.folder);
 }
 
 static bool ready(void)

@@ -148,10 +148,22 @@ Test(diskcache, refuses_a_folder_that_others_may_write_to)
     snprintf(path, sizeof path, "%s/weft-1", root);
     cr_assert_eq(mkdir(path, 0700), 0);
     cr_assert_eq(chmod(path, 0777), 0);
+    char log[128], said[512] = "", want[256];
+    snprintf(log, sizeof log, "%s/said", root);
+    setenv("WEFT_DEBUG", "1", 1);
+    cr_assert_not_null(freopen(log, "w", stderr));
     put("a", "b");
     cr_assert_not(has("a", "b"));
     cr_assert_eq(wf_disk_folder()[0], 0);
     cr_assert_not_null(strstr(wf_disk_reason(), "others may write"));
+    fflush(stderr);
+    FILE *f = fopen(log, "r");
+    cr_assert_not_null(f);
+    cr_assert_gt(fread(said, 1, sizeof said - 1, f), 0u);
+    fclose(f);
+    snprintf(want, sizeof want,
+             "weft: kernels are not kept on disk: others may write to the folder: %s\n", path);
+    cr_assert_str_eq(said, want); /* once */
     drop_root();
 }
 
