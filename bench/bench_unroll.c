@@ -4,12 +4,13 @@
  *
  *   bench_unroll [most]                    n up to `most`, default 100000; 10000 where WEFT_BENCH_QUICK is set
  *
- *   {"bench":"unroll","case":"unrolled","size":"1000 ops","threads":1,"clock":"cpu","record_ns":...,"optimise_ns":...,
+ *   {"bench":"unroll","case":"unrolled" or "sums","size":"1000 ops","threads":1,"clock":"cpu","record_ns":...,"optimise_ns":...,
  *    "plan_ns":...,"compile_ns":...,"kernels":...,"X_grown":...}
  *
  * The graph is one long chain on matrices of 8 x 8 without a period, so that kernels are as many as its length asks for: per
  * 16 ops a product, a softmax, a sum over rows that is taken from them, and between these elementwise rows in an order that is
- * drawn (the chain of 10^3 is how that of 10^4 begins). Every figure is nanoseconds an op, an op being an instruction of the recording:
+ * drawn (the chain of 10^3 is how that of 10^4 begins). "sums" adds up sums of one matrix times numbers, as a loop does with losses:
+ * readers of one value and one total that all of them go into. Every figure is nanoseconds an op, an op being an instruction of the recording:
  * record: public calls, each operand freed as the next one is made; optimise: all passes; plan: fusion, programs, buffers;
  * compile: the native kernels of its groups, of an empty cache. 10^5 takes a minute for these.
  *
@@ -30,6 +31,7 @@ enum { LENGTH = 16, BASE = 1000 };
 
 typedef struct chain {
     int n;
+    bool sums;
     weft_tensor x, y, w;
     wf_trace *trace;
     wf_fn *f;
@@ -79,8 +81,23 @@ static weft_tensor next(const chain *c, int i, uint32_t which, weft_tensor h)
     return r;
 }
 
+/* Three ops an iteration. */
+static weft_tensor sums(const chain *c)
+{
+    weft_tensor total = (weft_sum)(&(weft_reduce_args){.x = c->x});
+    for (int i = 1; 3 * i < c->n; i++) {
+        weft_tensor m = (weft_mul)(c->x, weft_f(i)), sum = (weft_sum)(&(weft_reduce_args){.x = m});
+        weft_tensor now = (weft_add)(total, sum);
+        weft_free(m);
+        weft_free(sum);
+        weft_free(total);
+        total = now;
+    }
+    return total;
+}
+
 /* The chain; an iteration that takes two ops counts as two. */
-static weft_tensor ops(const chain *c)
+static weft_tensor chained(const chain *c)
 {
     uint32_t drawn = 1;
     weft_tensor h = (weft_add)(c->x, c->y);
@@ -91,6 +108,12 @@ static weft_tensor ops(const chain *c)
         h = r;
         done += i % LENGTH == 15 ? 2 : 1;
     }
+    return h;
+}
+
+static weft_tensor ops(const chain *c)
+{
+    weft_tensor h = c->sums ? sums(c) : chained(c);
     if (!weft_ok(h)) {
         bench_die(weft_error_text(h));
     }
@@ -176,10 +199,10 @@ static void compile(const chain *c, costs *x)
     wf_plan_release(p);
 }
 
-static costs measure(int n)
+static costs measure(int n, bool sums)
 {
     weft_scope s = weft_scope_begin();
-    chain c = {.n = n};
+    chain c = {.n = n, .sums = sums};
     c.x = weft_ones(weft_shape(8, 8), WEFT_F32);
     c.y = weft_full(weft_shape(8, 8), 0.5, WEFT_F32);
     c.w = weft_full(weft_shape(8, 8), 0.125, WEFT_F32);
@@ -204,19 +227,15 @@ static double grown(double now, int n, double base)
     return base > 0 ? now / base * ((double)BASE / n) : 0;
 }
 
-int main(int argc, char **argv)
+static void report(bool sums, int most)
 {
-    const int most = argc > 1 ? atoi(argv[1]) : bench_quick() ? 10000 : 100000;
     costs base = {.record = 0};
-    if (setenv("WEFT_CACHE_SIZE", "0", 1) != 0) { /* nothing from disk */
-        return 1;
-    }
     for (int n = 10; n <= most; n *= 10) {
         char size[32];
         snprintf(size, sizeof size, "%d ops", n);
-        const costs x = measure(n);
+        const costs x = measure(n, sums);
         base = n == BASE ? x : base;
-        bench_open("unroll", "unrolled", size, NULL, 1);
+        bench_open("unroll", sums ? "sums" : "unrolled", size, NULL, 1);
         bench_number("record_ns", x.record * 1e9 / n);
         bench_number("optimise_ns", x.optimise * 1e9 / n);
         bench_number("plan_ns", x.plan * 1e9 / n);
@@ -231,12 +250,22 @@ int main(int argc, char **argv)
             bench_number("target_optimise_grown", 1.5);
             bench_number("plan_grown", grown(x.plan, n, base.plan));
             bench_number("target_plan_grown", 1.5);
-            if (x.kernels > 0) {
+            if (x.kernels > 0 && !sums) { /* those of sums are the same ones again */
                 bench_number("compile_grown", grown(x.compile, n, base.compile));
                 bench_number("target_compile_grown", 1.5);
             }
         }
         bench_close();
     }
+}
+
+int main(int argc, char **argv)
+{
+    const int most = argc > 1 ? atoi(argv[1]) : bench_quick() ? 10000 : 100000;
+    if (setenv("WEFT_CACHE_SIZE", "0", 1) != 0) { /* nothing from disk */
+        return 1;
+    }
+    report(false, most);
+    report(true, most);
     return 0;
 }
