@@ -14,6 +14,7 @@
 #include "eager/cuda/runtime.h"
 #include "eager/device.h"
 #include "eager/tensor.h"
+#include "jit/ir/plain_numbers.h"
 
 static const char *const status_names[WEFT_STATUS_COUNT] = {
     [WEFT_OK] = "ok",
@@ -41,10 +42,12 @@ static void put(char *buf, size_t size, size_t *at, const char *fmt, ...)
     if (*at >= size) {
         return;
     }
+    const wf_plain_numbers was = wf_plain_numbers_begin();
     va_list ap;
     va_start(ap, fmt);
     int n = vsnprintf(buf + *at, size - *at, fmt, ap);
     va_end(ap);
+    wf_plain_numbers_end(was);
     *at += n > 0 ? (size_t)n : 0;
     if (*at > size - 1) {
         *at = size - 1;

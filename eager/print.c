@@ -17,6 +17,8 @@
 #include "eager/api.h"
 #include "eager/device.h"
 #include "eager/call.h"
+#include "eager/pool.h"
+#include "jit/ir/plain_numbers.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
@@ -420,6 +422,9 @@ static void put_suffix(text *t, const wf_slot *slot, const wf_type *type)
 
 static void render(wf_slot *slot, const wf_view *v, text *t)
 {
+    const wf_plain_numbers was = wf_plain_numbers_begin();
+    const unsigned mode =
+        wf_fpenv_enter(); /* where subnormals count as zeros they would print so */
     wf_type type;
     source s = {.data = v->data, .rank = slot->rank};
     wf_slot_type(slot, &type);
@@ -447,6 +452,8 @@ static void render(wf_slot *slot, const wf_view *v, text *t)
         }
     }
     put_suffix(t, slot, &type);
+    wf_fpenv_leave(mode);
+    wf_plain_numbers_end(was);
 }
 
 /* The slot's elements, brought to host memory if they are not there. */

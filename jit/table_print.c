@@ -6,6 +6,7 @@
 #include "eager/profile.h"
 #include "eager/tensor.h"
 #include "jit/ir/kir.h"
+#include "jit/ir/plain_numbers.h"
 #include "jit/table.h"
 
 static double ms(double seconds)
@@ -109,6 +110,7 @@ weft_status(weft_table_print)(const weft_table *table, FILE *out)
         return WEFT_EINVALID;
     }
     const weft_table_total *t = &table->total;
+    const wf_plain_numbers was = wf_plain_numbers_begin();
     fprintf(out, "%s: %d ops ran as %d launches, %d of them fused kernels", t->name, t->ops,
             t->fused.launches, t->fused.fused_kernels);
     if (t->graphs != 1) {
@@ -129,6 +131,7 @@ weft_status(weft_table_print)(const weft_table *table, FILE *out)
         print_row(table, i, out);
     }
     print_totals(t, out);
+    wf_plain_numbers_end(was);
     return written(!ferror(out), "table_print");
 }
 

@@ -28,6 +28,7 @@
 #include <string.h>
 
 #include "jit/ir/ir.h"
+#include "jit/ir/plain_numbers.h"
 
 /* -- print -------------------------------------------------------------------------------------------- */
 
@@ -236,6 +237,7 @@ static void print_ins(const wf_fn *f, uint32_t k, bool bare, FILE *out)
 
 static int print_fn(const wf_fn *f, FILE *out, bool bare, wf_note_fn note, void *user)
 {
+    const wf_plain_numbers was = wf_plain_numbers_begin();
     fprintf(out, "fn %s", f->name);
     for (uint32_t k = 0; k < f->nsymbols; k++) {
         char text[WF_RANGE_TEXT];
@@ -255,6 +257,7 @@ static int print_fn(const wf_fn *f, FILE *out, bool bare, wf_note_fn note, void 
         fprintf(out, "%s %%%u", k ? "," : "", f->outputs[k]);
     }
     fputs("\n}\n", out);
+    wf_plain_numbers_end(was);
     return ferror(out) ? WEFT_EIO : 0;
 }
 
@@ -948,7 +951,9 @@ wf_fn *wf_fn_parse(const char *text, size_t len, wf_why *why)
         wf_fail(why, WEFT_ENOMEM, "out of memory");
         return NULL;
     }
+    const wf_plain_numbers was = wf_plain_numbers_begin();
     const bool ok = parse_fn(&s);
+    wf_plain_numbers_end(was);
     free(s.src);
     if (!ok) {
         wf_fn_free(s.f);

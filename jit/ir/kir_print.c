@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "jit/ir/kir.h"
+#include "jit/ir/plain_numbers.h"
 
 void wf_text_free(wf_text *t)
 {
@@ -45,9 +46,11 @@ void wf_text_putf(wf_text *t, const char *fmt, ...)
 {
     va_list args;
     for (int round = 0; round < 2 && !t->failed; round++) {
+        const wf_plain_numbers was = wf_plain_numbers_begin();
         va_start(args, fmt);
         const int n = vsnprintf(t->s ? t->s + t->n : NULL, t->cap - t->n, fmt, args);
         va_end(args);
+        wf_plain_numbers_end(was);
         if (n < 0) {
             t->failed = true;
             return;

@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "tests/support/other_locale.h"
 #include "tests/support/support.h"
 #include "weft/weft.h"
 
@@ -90,6 +91,56 @@ Test(graph, runs_any_batch_saved_or_not)
     weft_graph_free(g);
     cr_assert_eq(weft_dim(y[0], 0), 2);
     unlink(path);
+}
+
+/* Fractions as attributes and as scalars. */
+static weft_status fractions(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                             int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] =
+        weft_layer_norm(weft_mul(weft_leaky_relu(in[0], weft_f(0.05)), weft_f(1.5)), .eps = 1e-3);
+    return weft_error_status(out[0]);
+}
+
+static char *bytes_of(const char *path, size_t *n)
+{
+    FILE *f = fopen(path, "rb");
+    char *b = malloc(1 << 20);
+    cr_assert(f && b);
+    *n = fread(b, 1, 1 << 20, f);
+    fclose(f);
+    return b;
+}
+
+Test(graph, files_are_the_same_in_every_locale)
+{
+    char here[TEST_PATH], there[TEST_PATH];
+    close(test_new_file(here));
+    close(test_new_file(there));
+    weft_tensor x = weft_randn(weft_shape(4, 3)), want, got;
+    weft_graph *g = weft_jit_graph(fractions, NULL, &x, 1);
+    cr_assert_not_null(g, "%s", weft_last_error());
+    cr_assert_eq(weft_graph_save(g, here), WEFT_OK);
+    if (!test_set_other_locale()) {
+        cr_skip_test("the C library reads no locale made by hand");
+    }
+    cr_assert_eq(weft_graph_save(g, there), WEFT_OK);
+    cr_assert_eq(weft_graph_run(g, &x, 1, &want, 1), WEFT_OK);
+    weft_graph_free(g);
+    size_t n[2];
+    char *a = bytes_of(here, &n[0]), *b = bytes_of(there, &n[1]);
+    cr_expect(n[0] == n[1] && n[0] > 100 && memcmp(a, b, n[0]) == 0, "%s\n%s", a + 8, b + 8);
+    free(a);
+    free(b);
+    g = weft_graph_load(here);
+    cr_assert_not_null(g, "%s", weft_last_error());
+    cr_assert_eq(weft_graph_run(g, &x, 1, &got, 1), WEFT_OK);
+    cr_assert_eq(memcmp(weft_data(got), weft_data(want), 48), 0);
+    weft_graph_free(g);
+    cr_assert(test_other_locale_is_set(), "the caller's locale was changed");
+    unlink(here);
+    unlink(there);
 }
 
 Test(graph, refuses_wrong_inputs)

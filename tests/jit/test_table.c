@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "tests/jit/corner_support.h"
+#include "tests/support/other_locale.h"
 
 /* Sums of the rows are the totals, of both sides. */
 static void check_sums(const weft_table *t)
@@ -72,10 +73,12 @@ Test(table, of_a_graph)
               r.ops, r.sites);
     char *text = NULL;
     size_t size;
+    test_set_other_locale(); /* JSON has points in every locale */
     FILE *out = open_memstream(&text, &size);
     cr_assert_eq(weft_table_print(t, out), WEFT_OK);
     cr_assert_eq(weft_table_json(t, out), WEFT_OK);
     fclose(out);
+    cr_assert_null(strstr(text, "\xd9\xab"), "%s", text);
     cr_assert(strstr(text, "3 ops ran as 1 launches") && strstr(text, "whole run") &&
                   strstr(text, "\"unfused_elsewhere_ms\": "),
               "%s", text);

@@ -3,12 +3,17 @@
  * exponent rule of NumPy up to 2.2).
  */
 #include <criterion/criterion.h>
+#include <fenv.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __SSE2__
+#include <xmmintrin.h>
+#endif
 
 #include "eager/alloc.h"
+#include "tests/support/other_locale.h"
 #include "weft/weft.h"
 
 static void same_text(const char *what, weft_tensor t, const char *want)
@@ -178,6 +183,30 @@ Test(print, to_a_file_and_failures)
         cr_assert_eq(weft_fprint(full, big), WEFT_EIO);
         fclose(full);
     }
+}
+
+/* Text is for programs, too: a locale changes nothing of it, nor a rounding mode, nor where subnormals count as zeros. */
+Test(print, whatever_the_program_has_set)
+{
+    if (!test_set_other_locale()) {
+        cr_skip_test("the C library reads no locale made by hand");
+    }
+    const int modes[] = {FE_TONEAREST, FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO};
+    for (int i = 0; i < 4; i++) {
+        cr_assert_eq(fesetround(modes[i]), 0);
+#ifdef __SSE2__
+        _mm_setcsr(_mm_getcsr() | 0x8040u); /* FTZ, DAZ */
+#endif
+        CASE("cut at four digits", WEFT_F64, double, weft_shape(3), "[0.3333 0.6667 3.3333] f64[3]",
+             1.0 / 3, 0.66666, 10.0 / 3);
+        CASE("exponents", WEFT_F32, float, weft_shape(3),
+             "[0.0000e+00 2.5000e-06 1.2346e-05] f32[3]", 0, 2.5e-6f, 1.23456e-5f);
+        CASE("subnormal", WEFT_F32, float, weft_shape(), "1.e-40 f32[]", 1e-40f);
+        cr_expect_str_eq(weft_describe(weft_f(2.5)), "scalar 2.5");
+        cr_expect_eq(fegetround(), modes[i], "the caller's mode was changed");
+    }
+    fesetround(FE_TONEAREST);
+    cr_assert(test_other_locale_is_set(), "the caller's locale was changed");
 }
 
 /* What weft_describe says of every kind of handle; that it is no error and computes nothing. */
