@@ -137,8 +137,8 @@ static int bind(wf_vjp *v, weft_tensor h, const wf_type *out, int compute, wf_vi
         double d;
         memcpy(&d, &h.serial, sizeof d);
         d = h.context == WF_SCALAR_FLOAT ? d : (double)(int64_t)h.serial;
-        float f = (float)d;
         if (compute == WEFT_F32) {
+            const float f = wf_plain_f32(d);
             memcpy(scalar, &f, sizeof f);
         } else {
             *scalar = d;

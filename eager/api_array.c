@@ -10,6 +10,7 @@
 #include "eager/api.h"
 #include "eager/call.h"
 #include "eager/device.h"
+#include "eager/pool.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
@@ -568,13 +569,24 @@ static bool is_whole(double v)
     return v == floor(v) && fabs(v) < 9007199254740992.0;
 }
 
+/* How many elements a range has, rounded as kernels round, whatever the caller has set: of a quotient that was rounded up, the
+ * ceiling may be one more. Volatile as in wf_plain_f32. */
+__attribute__((noinline)) static double count_steps(double start, double stop, double step)
+{
+    const unsigned mode = wf_fpenv_enter();
+    const volatile double from = start, to = stop, by = step;
+    const volatile double n = ceil((to - from) / by);
+    wf_fpenv_leave(mode);
+    return n;
+}
+
 weft_tensor(weft_arange)(double start, double stop, double step, weft_dtype dtype)
 {
     weft_tensor error;
     if (!create_ok("arange", NULL, dtype, &error)) {
         return error;
     }
-    double count = ceil((stop - start) / step);
+    double count = count_steps(start, stop, step);
     if (step == 0 || isnan(count) || !isfinite(start) || !isfinite(step) || count > 0x1p62) {
         return wf_api_error("arange", WEFT_EINVALID,
                             "from %g to %g by %g has no finite number of elements; the step is not "

@@ -11,6 +11,7 @@
 #include "eager/api.h"
 #include "eager/device.h"
 #include "eager/layout.h"
+#include "eager/pool.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
@@ -339,6 +340,16 @@ double wf_element_f64(int dtype, const void *p)
     }
 }
 
+/* The same whatever the caller has set, such as subnormals that count as zeros; volatile as in wf_plain_f32. */
+static double plain_f64(int dtype, const void *p)
+{
+    const unsigned mode = wf_fpenv_enter();
+    const void *const volatile from = p;
+    const volatile double d = wf_element_f64(dtype, from);
+    wf_fpenv_leave(mode);
+    return d;
+}
+
 /* The one element of t: as an integer (exact) when it has such a type, else as a double. */
 static bool item(const char *op, weft_tensor t, bool *whole, int64_t *i, double *d)
 {
@@ -371,7 +382,7 @@ static bool item(const char *op, weft_tensor t, bool *whole, int64_t *i, double 
             }
             at = &here;
         }
-        *d = wf_element_f64(s->dtype, at);
+        *d = wf_fpenv_is_plain() ? wf_element_f64(s->dtype, at) : plain_f64(s->dtype, at);
         *i = s->dtype == WEFT_I64 ? *(const int64_t *)at : wf_f64_to_i64(*d);
     } else {
         wf_why why = {0};
@@ -457,7 +468,9 @@ weft_status(weft_to_array)(weft_tensor t, void *dst, int64_t n, weft_dtype dtype
         wf_view_make_dense(&d);
         wf_why why = {0};
         rc = wf_storage_use(l.s->st, false, &why);
+        const unsigned mode = wf_fpenv_enter();
         rc = rc ? rc : wf_device_move(&d, &s, &why);
+        wf_fpenv_leave(mode);
         rc = rc ? wf_raise_status(l.c, "to_array", 1, &t, &why) : 0;
     }
     look_close(&l);

@@ -12,6 +12,7 @@
 #include "eager/call.h"
 #include "eager/device.h"
 #include "eager/layout.h"
+#include "eager/pool.h"
 
 static const wf_attr no_attr;
 
@@ -135,6 +136,16 @@ double wf_scalar_f64(weft_tensor t)
     return d;
 }
 
+/* The same of an integer as wf_plain_f32 of a double. */
+__attribute__((noinline)) static float plain_f32_of_i64(int64_t number)
+{
+    const unsigned mode = wf_fpenv_enter();
+    const volatile int64_t from = number;
+    const volatile float f = (float)from;
+    wf_fpenv_leave(mode);
+    return f;
+}
+
 void wf_scalar_store(weft_tensor t, int dt, void *out)
 {
     int64_t i = (int64_t)t.serial;
@@ -144,7 +155,9 @@ void wf_scalar_store(weft_tensor t, int dt, void *out)
         memcpy(out, &d, sizeof d);
         break;
     case WEFT_F32: {
-        float f = t.context == WF_SCALAR_FLOAT ? (float)d : (float)i;
+        float f = t.context == WF_SCALAR_FLOAT ? wf_plain_f32(d)
+                  : wf_fpenv_is_plain()        ? (float)i
+                                               : plain_f32_of_i64(i);
         memcpy(out, &f, sizeof f);
         break;
     }

@@ -8,6 +8,7 @@
 #ifndef EAGER_POOL_H
 #define EAGER_POOL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #if defined(__SSE__)
 #include <xmmintrin.h>
@@ -72,6 +73,11 @@ static inline void wf_fpenv_leave(unsigned saved)
     if ((saved & WF_MXCSR_CONTROL) != WF_MXCSR_DEFAULT)
         _mm_setcsr(saved);
 }
+/* The caller's mode is that of kernels: nothing needs to be bracketed. */
+static inline bool wf_fpenv_is_plain(void)
+{
+    return (_mm_getcsr() & WF_MXCSR_CONTROL) == WF_MXCSR_DEFAULT;
+}
 #else
 static inline unsigned wf_fpenv_enter(void)
 {
@@ -85,6 +91,24 @@ static inline void wf_fpenv_leave(unsigned saved)
     if (saved != FE_TONEAREST)
         fesetround((int)saved);
 }
+static inline bool wf_fpenv_is_plain(void)
+{
+    return fegetround() == FE_TONEAREST;
+}
 #endif
+
+/* (float)d in the mode of kernels, for what is converted outside of a bracket. Compilers do not know that a conversion depends on
+ * the mode: volatile operand and result keep it where it stands. */
+static inline float wf_plain_f32(double d)
+{
+    if (__builtin_expect(wf_fpenv_is_plain(), 1)) {
+        return (float)d;
+    }
+    const unsigned mode = wf_fpenv_enter();
+    const volatile double from = d;
+    const volatile float f = (float)from;
+    wf_fpenv_leave(mode);
+    return f;
+}
 
 #endif

@@ -18,6 +18,7 @@
 
 #include "eager/alloc.h"
 #include "eager/device.h"
+#include "eager/pool.h"
 #include "nn/update.h"
 
 enum { MAX_GROUPS = 4 };
@@ -590,11 +591,8 @@ static weft_status step_group(const weft_optim *o, int g, int64_t t, updates *al
     return s;
 }
 
-weft_status weft_optim_step(weft_optim *o)
+__attribute__((noinline)) static weft_status step(weft_optim *o)
 {
-    if (bad("optim_step", o != NULL, "the optimiser is NULL")) {
-        return WEFT_EINVALID;
-    }
     weft_no_grad_begin();
     o->stepped = true;
     wf_ctx *c = wf_ctx_get();
@@ -617,5 +615,17 @@ weft_status weft_optim_step(weft_optim *o)
     s = s == WEFT_OK ? rest : s;
     tell_trace(NULL);
     weft_no_grad_end();
+    return s;
+}
+
+weft_status weft_optim_step(weft_optim *o)
+{
+    if (bad("optim_step", o != NULL, "the optimiser is NULL")) {
+        return WEFT_EINVALID;
+    }
+    /* One mode for all of it: factors are computed here, and the loops of updates are no op's, whose dispatch would do this. */
+    const unsigned mode = wf_fpenv_enter();
+    const weft_status s = step(o);
+    wf_fpenv_leave(mode);
     return s;
 }

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "eager/alloc.h"
@@ -17,7 +18,7 @@
 #include "eager/env.h"
 
 static dnnl_functions functions;
-static int loaded;
+static _Atomic bool loaded;
 static char name[160], builtin_name[192], unit_name[192], builtin_unit_name[224];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic int backend = WF_GEMM_AUTO;
@@ -114,6 +115,14 @@ static const char *load(void)
     return ok ? NULL : "oneDNN failed to start";
 }
 
+/* At the program's end oneDNN's objects are destroyed before those of programs that were there before it was opened, whose destructors
+ * and handlers may still use weft: they get the built-in kernels. Handlers run in reverse order, so this one is called before
+ * oneDNN's. */
+static void stop_at_exit(void)
+{
+    atomic_store_explicit(&loaded, false, memory_order_relaxed);
+}
+
 static bool in_order; /* what wf_dnnl_in_order says of the library */
 static pthread_key_t thread_key;
 static void drop_thread(void *state);
@@ -121,10 +130,10 @@ static void drop_thread(void *state);
 static void load_once(void)
 {
     const char *why = wf_env()->WEFT_NO_ONEDNN ? "WEFT_NO_ONEDNN is set" : load();
-    if (!why && pthread_key_create(&thread_key, drop_thread))
-        why = "no thread-specific key left";
+    if (!why && (pthread_key_create(&thread_key, drop_thread) || atexit(stop_at_exit)))
+        why = "no thread-specific key, or no handler of the program's end, left";
     loaded = !why;
-    in_order = loaded && !(DNNL_ISA_AVX512_CORE & ~(unsigned)functions.get_effective_cpu_isa());
+    in_order = !why && !(DNNL_ISA_AVX512_CORE & ~(unsigned)functions.get_effective_cpu_isa());
     if (why)
         snprintf(name, sizeof name, "%s", why);
     snprintf(builtin_name, sizeof builtin_name, "built-in (%s)",
@@ -139,7 +148,7 @@ static void load_once(void)
 const dnnl_functions *wf_dnnl(void)
 {
     pthread_once(&once, load_once);
-    return loaded ? &functions : NULL;
+    return atomic_load_explicit(&loaded, memory_order_relaxed) ? &functions : NULL;
 }
 
 const char *wf_dnnl_name(void)

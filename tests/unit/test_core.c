@@ -11,7 +11,10 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #ifdef __SSE2__
 #include <xmmintrin.h>
 #endif
@@ -19,6 +22,7 @@
 #include "eager/alloc.h"
 #include "eager/tensor.h"
 #include "jit/trace.h"
+#include "tests/support/sanitized.h"
 #include "weft/weft.h"
 
 #define OK(call) cr_assert_eq(call, WEFT_OK, "%s", weft_last_error())
@@ -483,7 +487,115 @@ Test(modes, kernels_run_round_to_nearest_with_denormals)
     cr_assert_eq(value(weft_max(r)), value(weft_max(q)));
     cr_assert_gt(value(weft_max(weft_grad(p))), 0);
 }
+
+/* Bits of all that a number goes through on its way into a kernel, and of what is read back. */
+static uint64_t bits_of_numbers(void)
+{
+    weft_scope s = weft_scope_begin();
+    weft_tensor x = weft_linspace(-1, 1, 300, WEFT_F32), tiny = weft_full(S(3), 1e-40, WEFT_F32);
+    weft_tensor w = weft_clone(x), u = leaf(300, 0.3), p = leaf(300, 0.7),
+                big = weft_zeros(S(2), WEFT_F32);
+    OK(weft_add_(w, weft_f(0.7)));
+    OK(weft_mul_(w, weft_f(1e-39)));
+    OK(weft_add_(big, weft_i(16777217 * 3L)));
+    OK(weft_backward(weft_sum(weft_mul(weft_softmax(weft_mul(u, weft_f(0.3)), -1), u))));
+    weft_module *m = weft_module_new(NULL);
+    weft_module_parameter(m, "p", p);
+    weft_optim *o = weft_adamw_new(m, .lr = 1e-3);
+    OK(weft_set_grad(p, weft_clone(x)));
+    OK(weft_optim_step(o));
+    OK(weft_set_grad(p, weft_full(S(300), 1e-40, WEFT_F32)));
+    OK(weft_optim_step(o));
+    const weft_tensor made[] = {
+        weft_mul(x, weft_f(0.1)),
+        weft_mul(weft_transpose(weft_reshape(x, S(15, 20)), 0, 1), weft_f(0.1)),
+        weft_mul(x, weft_f(1e-39)),
+        weft_clamp(x, weft_f(-0.1), weft_f(0.1)),
+        weft_where(weft_greater(x, weft_f(0.1)), weft_f(0.1), x),
+        weft_pow(weft_abs(x), weft_f(0.3)),
+        weft_isclose(x, weft_mul(x, weft_f(1.00001))),
+        weft_arange(0, 1, 0.1, WEFT_F32),
+        weft_cast(tiny, WEFT_F64),
+        w,
+        big,
+        weft_grad(u),
+        p};
+    uint64_t hash = 0;
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++) {
+        unsigned char bytes[1200] = {0};
+        double as_f64[300] = {0};
+        const int64_t n = weft_numel(made[i]);
+        OK(weft_error_status(made[i]));
+        OK(weft_to_array(made[i], bytes, n, WEFT_DTYPE_DEFAULT));
+        OK(weft_to_array(made[i], as_f64, n, WEFT_F64));
+        for (size_t k = 0; k < sizeof bytes; k++) {
+            hash = (hash ^ bytes[k]) * 1099511628211u;
+        }
+        for (size_t k = 0; k < 300; k++) {
+            uint64_t b;
+            memcpy(&b, &as_f64[k], sizeof b);
+            hash = (hash ^ b) * 1099511628211u;
+        }
+    }
+    float third = 0;
+    OK(weft_to_array(weft_scalar(1.0 / 3, WEFT_F64), &third, 1, WEFT_F32));
+    double items[] = {weft_item_f64(weft_select(tiny, 0, 1)), (double)third};
+    for (int i = 0; i < 2; i++) {
+        uint64_t b;
+        memcpy(&b, &items[i], sizeof b);
+        hash = (hash ^ b) * 1099511628211u;
+    }
+    weft_optim_free(o);
+    weft_module_free(m);
+    weft_scope_end(s);
+    return hash;
+}
+
+Test(modes, numbers_are_the_same_in_all)
+{
+    const uint64_t want = bits_of_numbers();
+    const unsigned before = _mm_getcsr() & ~0x3Fu;
+    const unsigned modes[] = {before | 0x8040u, before | 0x2000u, before | 0x4000u,
+                              before | 0x6000u,
+                              before & ~0x680u /* traps: invalid, division by zero, overflow */};
+    for (int i = 0; i < 5; i++) {
+        _mm_setcsr(modes[i]);
+        const uint64_t got = bits_of_numbers();
+        const unsigned after = _mm_getcsr();
+        _mm_setcsr(before);
+        cr_expect_eq(got, want, "mode %x", modes[i]);
+        cr_expect_eq(after & ~0x3Fu, modes[i], "mode %x was changed", modes[i]);
+    }
+}
 #endif
+
+/* -- the program's end ---------------------------------------------------------------------------------- */
+
+/* A handler from before weft was used, like a destructor of a C++ program's: it runs when oneDNN's objects are gone. */
+static void late_product(void)
+{
+    weft_tensor x = weft_full(S(64, 64), 2, WEFT_F32), image = weft_ones(S(1, 3, 8, 8), WEFT_F32);
+    const double product = weft_item_f64(weft_sum(weft_matmul(x, x)));
+    const double conv =
+        weft_item_f64(weft_sum(weft_conv2d(image, weft_ones(S(2, 3, 3, 3), WEFT_F32))));
+    _exit(product == 64 * 64 * 256 && conv == 2 * 36 * 27 ? 0 : 1);
+}
+
+Test(end, handlers_may_use_weft, .timeout = 60, .disabled = UNDER_TSAN)
+{
+    const pid_t child = fork();
+    int status = -1;
+    if (child == 0) {
+        atexit(late_product);
+        weft_tensor x = weft_ones(S(96, 96), WEFT_F32), image = weft_ones(S(1, 3, 8, 8), WEFT_F32);
+        weft_matmul(x, x);
+        weft_conv2d(image, weft_ones(S(2, 3, 3, 3), WEFT_F32));
+        exit(weft_last_status() ? 2 : 3);
+    }
+    cr_assert_gt(child, 0);
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %x", status);
+}
 
 /* -- failing allocations -------------------------------------------------------------------------------- */
 
