@@ -9,6 +9,7 @@
 #include "autograd/tape.h"
 #include "autograd/vjp.h"
 #include "eager/alloc.h"
+#include "eager/dense.h"
 #include "eager/device.h"
 #include "eager/exec.h"
 #include "eager/layout.h"
@@ -392,6 +393,101 @@ static int append_known(wf_ctx *c, wf_op op, const wf_attr *attr, struct wf_cust
     return 0;
 }
 
+/* -- views by strides of memory ---------------------------------------------------------------------------- */
+
+/* The elements from the first to the last that a map reaches, beside `at`, where it begins. */
+static void widen(int rank, const int64_t *dims, const int64_t *strides, int64_t at, int64_t *low,
+                  int64_t *high)
+{
+    int64_t lo = at, hi = at;
+    for (int i = 0; i < rank; i++) {
+        const int64_t span = (dims[i] - 1) * strides[i];
+        if (dims[i] == 0) {
+            return;
+        }
+        *(span < 0 ? &lo : &hi) += span;
+    }
+    *low = lo < *low ? lo : *low;
+    *high = hi > *high ? hi : *high;
+}
+
+/* Is an as_strided of s that reaches [low, high] from its first element one of its values in row-major order? That is what the
+ * row's derivative takes it for. */
+static bool is_of_values(wf_slot *s, int64_t low, int64_t high)
+{
+    return low >= 0 && wf_slot_is_contiguous(s) && high < wf_slot_numel(s);
+}
+
+/*
+ * as_strided of a tensor with gaps or another order in memory, or one that reaches beyond it: as_strided of the piece of memory
+ * that both reach, which is x's values, each in its place, and zeros that nothing flows through. That piece is a node and never
+ * computed: no derivative reads it.
+ */
+static int append_of_memory(wf_ctx *c, const wf_attr *attr, wf_slot *x, wf_slot *y, int64_t low,
+                            int64_t high, wf_why *why)
+{
+    wf_tape *t = wf_tape_get(c);
+    const int r = x->rank, ry = y->rank;
+    int64_t dyn[2 * WF_MAX_RANK + 1], one = 1, span = high - low + 1;
+    if (!wf_map_is_injective(r, wf_dims(x), wf_strides(x))) {
+        wf_fail(why, WEFT_EGRAD,
+                "gradients flow to an operand with several indices on one element");
+        wf_hint(why, "take the view of a copy: weft_clone(x)");
+        return why->code;
+    }
+    if (!t) {
+        return wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
+    }
+    wf_tape_drain(t);
+    const wf_ref from = wf_tape_node_of(c, x, why);
+    if (!from) {
+        return why->code;
+    }
+    dyn[0] = span;
+    memcpy(dyn + 1, wf_strides(x), (size_t)r * sizeof *dyn);
+    dyn[1 + r] = -low;
+    wf_taux *aux = aux_new(
+        &(wf_attr){.n_ints = 1, .ints = &one, .n_dyn = (uint8_t)(r + 2), .dyn = dyn}, 1, false);
+    const wf_ref piece =
+        aux ? wf_tape_node_new(t, WF_TN_OP, WF_OP_STRIDED_GRAD, x->dtype, 1, &span) : 0;
+    if (piece) {
+        wf_tnode *n = wf_tnode_at(t, piece);
+        n->aux = aux;
+        n->device = (uint8_t)wf_slot_device(x);
+        n->nsrc = 1;
+        n->src_[0] = from;
+        n->flags |=
+            WF_TN_ALIAS; /* a write through the view looks for the owner of its memory behind it */
+        n->site = y->site;
+        wf_tnode_at(t, from)->refs++;
+        memcpy(dyn, attr->dyn, (2 * (size_t)ry + 1) * sizeof *dyn);
+        dyn[2 * ry] -= low;
+        aux = aux_new(&(wf_attr){.n_ints = 1, .ints = attr->ints, .n_dyn = attr->n_dyn, .dyn = dyn},
+                      1, false);
+    }
+    const wf_ref view =
+        piece && aux ? wf_tape_node_new(t, WF_TN_OP, WF_OP_AS_STRIDED, y->dtype, ry, wf_dims(y))
+                     : 0;
+    if (!view) {
+        if (aux) {
+            wf_free(aux, aux->bytes);
+        }
+        wf_tape_discard(c, piece ? piece : from);
+        return wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
+    }
+    wf_tnode *n = wf_tnode_at(t, view);
+    n->aux = aux;
+    n->device = (uint8_t)wf_slot_device(y);
+    n->nsrc = 1;
+    n->ndst = 1;
+    n->src_[0] = piece;
+    n->flags |= WF_TN_ALIAS;
+    n->site = y->site;
+    wf_tnode_at(t, piece)->refs++;
+    slot_set_node(c, y, view);
+    return 0;
+}
+
 static int append_node(wf_ctx *c, wf_op op, const wf_attr *attr, struct wf_custom *custom,
                        unsigned mask, int nsrc, wf_slot *const *src, const weft_tensor *handles,
                        int ndst, wf_slot *const *dst, wf_why *why)
@@ -484,6 +580,15 @@ static int hook_append(wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc, wf_sl
         attr->n_ints + attr->n_dyn + attr->n_flt + attr->flags + attr->dtype == 0 &&
         reads_known(c, op, nsrc, src, s, &mask)) {
         return append_short(c, t, op, mask, nsrc, src, s, dst[0], why);
+    }
+    if (op == WF_OP_AS_STRIDED && src[0]->st == dst[0]->st) {
+        int64_t low = 0, high = 0;
+        const int64_t *d = attr->dyn;
+        widen(dst[0]->rank, d, d + dst[0]->rank, d[2 * dst[0]->rank], &low, &high);
+        if (!is_of_values(src[0], low, high)) {
+            widen(src[0]->rank, wf_dims(src[0]), wf_strides(src[0]), 0, &low, &high);
+            return append_of_memory(c, attr, src[0], dst[0], low, high, why);
+        }
     }
     return append_node(c, op, attr, NULL, saves_mask(op, nsrc, src), nsrc, src, handles, ndst, dst,
                        why);

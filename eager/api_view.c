@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "eager/api.h"
+#include "eager/dense.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
@@ -519,6 +520,12 @@ weft_tensor(weft_unfold)(weft_tensor x, int axis, int64_t size, int64_t step)
         wf_arg_fail(&a, WEFT_ESHAPE, NULL, "the result would have rank %d; 16 is the largest",
                     WF_MAX_RANK + 1);
         return a.error;
+    }
+    if (a.tracked && wf_grad_enabled(a.c) && !wf_map_is_injective(r, a.type.dims, a.strides)) {
+        /* of an expanded tensor: strides do not tell which of the indices on one element a window has, gradients do */
+        weft_scope sc = weft_scope_begin();
+        x = wf_op1(WF_OP_COPY, &(wf_attr){0}, x);
+        return weft_scope_return(sc, (weft_unfold)(x, axis, size, step));
     }
     memcpy(dims, a.type.dims, (size_t)r * sizeof *dims);
     memcpy(strides, a.strides, (size_t)r * sizeof *strides);

@@ -1,6 +1,7 @@
 /*
  * tests/grad/test_grad_parts.c -- gradients of values that are read in parts: slices that cover a value, leave gaps, overlap
- * or come by the hundred, of permuted values too, and rows picked by index beside other uses of the same weight.
+ * or come by the hundred, of permuted values too, rows picked by index beside other uses of the same weight, and windows of
+ * views that lie in memory any way.
  *
  * The weights of the sums are small integers, so that every order of additions gives the gradient that the tests count
  * out by themselves; with random weights eager, traced and differentiable gradients are compared with each other.
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "eager/alloc.h"
 #include "tests/support/support.h"
 #include "weft/weft.h"
 
@@ -384,5 +386,108 @@ Test(grad_parts, additions_by_index_need_no_copy)
                                   weft_ones(weft_shape(1), WEFT_F32)),
                   WEFT_OK);
     cr_expect_eq(weft_item_f64(weft_sum(own)), 56, "an addition that failed has written");
+    weft_scope_end(s);
+}
+
+/* -- windows, and views by strides, of tensors that lie in memory in other ways ---------------------------- */
+
+/* Windows of in[0] as the bits of *user say: reversed, every second column of a product, turned, a part of it. */
+static weft_status windows(void *user, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)n_in, (void)n_out;
+    const int way = *(const int *)user;
+    weft_tensor x = in[0];
+    x = way & 1 ? weft_flip(x, weft_axes(0)) : x;
+    x = way & 2 ? weft_slice(weft_mul(x, x), 1, 0, WEFT_OMIT, 2) : x;
+    x = way & 4 ? weft_transpose(x, 0, 1) : x;
+    x = way & 8 ? weft_index(x, weft_span(-2, WEFT_OMIT, 1), weft_span(1, WEFT_OMIT, 1)) : x;
+    x = weft_unfold(x, 0, 2, 1);
+    out[0] = weft_mul(x, x);
+    return weft_error_status(out[0]);
+}
+
+/* Inside the rows of every second column: (0,0) (0,2) (1,1), (1,0) (1,2) (2,1). */
+static weft_status by_strides(void *user, const weft_tensor *in, int n_in, weft_tensor *out,
+                              int n_out)
+{
+    (void)user, (void)n_in, (void)n_out;
+    weft_tensor x = weft_slice(weft_mul(in[0], in[0]), 1, 0, WEFT_OMIT, 2);
+    x = weft_as_strided(x, weft_shape(2, 3), weft_shape(6, 4), 0);
+    out[0] = weft_mul(x, weft_exp(x));
+    return weft_error_status(out[0]);
+}
+
+static void check_twice(const char *what, weft_check_fn fn, int way, weft_tensor x)
+{
+    char why[256] = "";
+    cr_assert_eq(weft_requires_grad_(x, true), WEFT_OK, "%s", weft_last_error());
+    for (int order = 1; order <= 2; order++) {
+        const weft_gradcheck_args a = {.fn = fn,
+                                       .user = &way,
+                                       .inputs = &x,
+                                       .n_in = 1,
+                                       .n_out = 1,
+                                       .report = why,
+                                       .report_size = sizeof why};
+        const weft_status s = order == 1 ? (weft_gradcheck)(&a) : (weft_gradgradcheck)(&a);
+        cr_expect_eq(s, WEFT_OK, "%s %d, order %d: %s %s", what, way, order, why,
+                     weft_last_error());
+    }
+}
+
+Test(grad_parts, windows_of_views)
+{
+    weft_scope s = weft_scope_begin();
+    weft_tensor memory = weft_linspace(0.3, 1.1, 120, WEFT_F64);
+    for (int way = 0; way < 16; way++) {
+        /* row-major; reversed and every second element; columns; a part with gaps */
+        const weft_tensor leaf[] = {
+            weft_reshape(weft_narrow(memory, 0, 7, 30), weft_shape(5, 6)),
+            weft_as_strided(weft_narrow(memory, 0, 0, 1), weft_shape(5, 6), weft_shape(16, 2), 3),
+            weft_transpose(weft_reshape(weft_narrow(memory, 0, 1, 30), weft_shape(6, 5)), 0, 1),
+            weft_flip(weft_as_strided(memory, weft_shape(5, 6), weft_shape(9, 1), 4),
+                      weft_axes(0, 1))};
+        for (int i = 0; i < 4; i++) {
+            check_twice("windows", windows, way, weft_detach(leaf[i]));
+        }
+    }
+    check_twice("as_strided", by_strides, 0,
+                weft_reshape(weft_narrow(memory, 0, 7, 30), weft_shape(5, 6)));
+    /* several indices on one element: a window has those that it was made with */
+    weft_tensor e = weft_expand(weft_narrow(weft_reshape(memory, weft_shape(120, 1)), 0, 0, 3),
+                                weft_shape(3, 4));
+    weft_requires_grad_(e, true);
+    cr_assert_eq(weft_backward(weft_sum(weft_unfold(e, 1, 2, 1))), WEFT_OK, "%s",
+                 weft_last_error());
+    const double want[12] = {1, 2, 2, 1, 1, 2, 2, 1, 1, 2, 2, 1};
+    double got[12];
+    cr_assert_eq(weft_to_array(weft_grad(e), got, 12, WEFT_F64), WEFT_OK);
+    cr_expect_arr_eq(got, want, sizeof want);
+    cr_expect_eq(weft_error_status(weft_as_strided(e, weft_shape(3), weft_shape(1), 0)),
+                 WEFT_EGRAD);
+    cr_expect(strstr(weft_last_error(), "weft_clone"), "%s", weft_last_error());
+    /* a write through windows of a view with gaps reaches the memory, and gradients see it */
+    weft_tensor x = weft_ones(weft_shape(8), WEFT_F64);
+    weft_requires_grad_(x, true);
+    weft_tensor y = weft_mul(x, weft_f(1));
+    cr_assert_eq(weft_mul_(weft_unfold(weft_slice(y, 0, 0, WEFT_OMIT, 2), 0, 2, 2), weft_f(3)),
+                 WEFT_OK);
+    cr_assert_eq(weft_backward(weft_sum(y)), WEFT_OK, "%s", weft_last_error());
+    const double after[8] = {3, 1, 3, 1, 3, 1, 3, 1};
+    cr_assert_eq(weft_to_array(weft_grad(x), got, 8, WEFT_F64), WEFT_OK);
+    cr_expect_arr_eq(got, after, sizeof after);
+    /* any allocation may fail */
+    const int64_t nodes = weft_tape_nodes();
+    int failed = 0;
+    for (int n = 1; n < 30; n++) {
+        weft_scope inner = weft_scope_begin();
+        weft_tensor z = weft_slice(weft_mul(x, x), 0, 0, WEFT_OMIT, 2);
+        wf_alloc_fail_after(n, 1);
+        failed += !weft_ok(weft_unfold(z, 0, 2, 1));
+        wf_alloc_fail_after(0, 0);
+        weft_scope_end(inner);
+        cr_expect_eq(weft_tape_nodes(), nodes, "allocation %d", n);
+    }
+    cr_expect_gt(failed, 1);
     weft_scope_end(s);
 }

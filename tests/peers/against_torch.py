@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # tests/peers/against_torch.py -- every op that PyTorch has too, called in both and compared.
 #
-#   tests/peers/against_torch.py [--traced] [library, default build/release/libweft.so] [section...]
+#   tests/peers/against_torch.py [--traced] [--strided] [library, default build/release/libweft.so] [section...]
 #
 # A case is one call of weft and one expression of torch on the same tensors. Compared are: refused or not, element type,
 # shape, values (any NaN equals any, signs of zero are not looked at) and gradients. Values go through a lattice of
@@ -9,7 +9,8 @@
 # poles, ties and zeros; `second` are gradients of gradients; `programs` are random ones with views and writes in place;
 # `optimisers` walk twenty steps; `modules` are layers with torch's weights. What differs on purpose is in MEANT, with the
 # reason, and for users in docs/from-pytorch.md. The last line counts; status 1 if anything else differs. Needs NumPy and
-# PyTorch 2.4 or later; takes about a minute, two with --traced, which runs cases in regions of a trace as native kernels.
+# PyTorch 2.4 or later; takes about a minute, two with --traced, which runs cases in regions of a trace as native kernels. Under
+# --strided every operand is a view of foreign memory: axes in any order, gaps, reversed.
 import itertools
 import random
 import re
@@ -19,6 +20,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+import binding
 from binding import (C, D, DTYPES, I, L, NONE, ZERO, Adagrad, Adam, Attention, AttentionInit, BatchNorm, BatchNormInit, Close, Conv, ConvInit)
 from binding import (ConvTranspose, ConvTransposeInit, CrossEntropy, EncoderInit, GroupNorm, GroupNormInit, InstanceNorm, Interpolate, LayerNorm)
 from binding import (Loss, Norm, NormInit, Pool, RecurrentInit, Reduce)
@@ -1166,6 +1168,8 @@ def main():
     open_library(next((g for g in given if g.endswith(".so")), "build/release/libweft.so"))
     if "--traced" in given:
         trace = call("jit_trace", C.byref(args(Trace, name=b"case", synchronous=True)))
+    if "--strided" in given:
+        binding.awkward = random.Random(0)
     torch.manual_seed(0)
     for section in chosen:
         section()

@@ -17,6 +17,7 @@ OF_DTYPE = {number: dtype for dtype, number in DTYPES.items()}
 ZERO = 2.2250738585072014e-308  # WEFT_ZERO
 I, L, D = C.c_int, C.c_int64, C.c_double
 lib = None
+awkward, lent = None, []  # a random.Random: operands are views of foreign memory, which lives on here
 
 
 class WeftError(Exception):
@@ -36,6 +37,7 @@ def struct(**fields):
 
 
 NONE = Tensor(0, 0, 0)
+Blob = struct(data=C.c_void_p, shape=Shape, dtype=I, strides=C.c_void_p, deleter=C.c_void_p, arg=C.c_void_p, read_only=C.c_bool)
 Reduce = struct(x=Tensor, axes=Shape, keepdim=C.c_bool, dtype=I)
 Var = struct(x=Tensor, axes=Shape, keepdim=C.c_bool, correction=D)
 Norm = struct(x=Tensor, axes=Shape, keepdim=C.c_bool, order=D)
@@ -104,6 +106,7 @@ def open_library(path):
         ("dtype_of", I, [Tensor]),
         ("to_array", I, [Tensor, C.c_void_p, L, I]),
         ("from_data", Tensor, [C.c_void_p, Shape, I]),
+        ("from_blob", Tensor, [C.c_void_p]),
         ("f", Tensor, [D]),
         ("i", Tensor, [L]),
         ("b", Tensor, [C.c_bool]),
@@ -145,9 +148,33 @@ def checked(t):
     return t
 
 
+def lie_awkwardly(x):
+    """A weft tensor of x's values on memory of its own: axes in any order, with gaps, reversed, at any offset."""
+    order = list(range(x.dim()))
+    awkward.shuffle(order)
+    strides, flipped, size, start = [0] * x.dim(), [], 1, awkward.choice([0, 1, 3])
+    for a in order:
+        step = awkward.choice([1, 1, 2, 3])
+        strides[a] = size * step
+        size *= max(1, x.shape[a]) * step + awkward.choice([0, 0, 1])
+        if awkward.random() < 0.3:
+            flipped.append(a)
+    memory = torch.zeros(size + start, dtype=x.dtype)
+    at = start
+    if x.numel():
+        memory.as_strided(x.shape, strides, start).copy_(x.flip(flipped))
+        for a in flipped:
+            at += strides[a] * (x.shape[a] - 1)
+            strides[a] = -strides[a]
+    lent.append(memory)
+    blob = Blob(data=memory.data_ptr() + at * memory.element_size(), shape=shape(*x.shape), dtype=DTYPES[x.dtype])
+    blob.strides = C.cast((C.c_int64 * 16)(*strides), C.c_void_p)
+    return checked(lib.weft_from_blob(C.byref(blob)))
+
+
 def put(x, grad=False):
     x = x.detach().contiguous()
-    t = checked(lib.weft_from_data(x.data_ptr() if x.numel() else None, shape(*x.shape), DTYPES[x.dtype]))
+    t = lie_awkwardly(x) if awkward else checked(lib.weft_from_data(x.data_ptr() if x.numel() else None, shape(*x.shape), DTYPES[x.dtype]))
     if grad:
         lib.weft_requires_grad_(t, True)
     return t
