@@ -241,7 +241,10 @@ WEFT_API void weft_shutdown(void);
 
 /* -- threads ----------------------------------------------------------------------------------------
  * Threads that one op may use, the caller included (default: CPUs allowed, or WEFT_NUM_THREADS): of the whole process, at
- * any time, from the next op on. Results never depend on it. WEFT_EINVALID outside [1, 1024]. */
+ * any time, from the next op on. Results never depend on it. WEFT_EINVALID outside [1, 1024].
+ *
+ * Any thread of the program may call weft that has 256 KiB of stack: kernels keep tiles there. What may cross threads is a table in
+ * docs/architecture.md. */
 WEFT_API weft_status weft_set_num_threads(int n);
 WEFT_API int weft_get_num_threads(void);
 

@@ -292,3 +292,80 @@ Test(threads, own_kept_tensors_freed_by_others)
     cr_assert_gt(reads, TENSORS / 2, "%d", reads);
     check_baseline("lent", &before);
 }
+
+/* -- a small stack --------------------------------------------------------------------------------------- */
+
+static weft_status small_step(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                              int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] =
+        weft_sum(weft_softmax(weft_gelu(weft_mul(in[0], weft_f(0.3))), -1), .axes = weft_axes(0));
+    return weft_error_status(out[0]);
+}
+
+/* Calls whose kernels keep the most on the stack: views, halves, casts, reductions of every layout, scans, sorts, products of
+ * vectors, and what is above them. */
+static void *with_little_stack(void *unused)
+{
+    (void)unused;
+    weft_scope s = weft_scope_begin();
+    char text[300];
+    for (int d = WEFT_I64; d < WEFT_DTYPE_COUNT; d++) {
+        const weft_dtype dt = (weft_dtype)d;
+        const bool real = dt != WEFT_I64;
+        weft_tensor x = weft_cast(weft_randint(weft_shape(70, 90), -9, 9), dt),
+                    v = weft_transpose(x, 0, 1);
+        weft_tensor wide = weft_cast(weft_randint(weft_shape(3, 20000), -9, 9), dt);
+        const weft_tensor made[] = {weft_add(v, weft_flip(v, weft_axes(0))),
+                                    weft_where(weft_greater(v, weft_i(0)), v, v),
+                                    weft_cast(v, WEFT_F16),
+                                    weft_sum(v),
+                                    weft_sum(v, weft_axes(0)),
+                                    weft_sum(v, weft_axes(1)),
+                                    weft_max(wide, weft_axes(1)),
+                                    weft_sum(weft_transpose(wide, 0, 1), weft_axes(0)),
+                                    weft_argmax(v, weft_axes(0)),
+                                    weft_cumsum(v, 0),
+                                    weft_cumsum(v, 1),
+                                    weft_cumsum(wide, 1),
+                                    weft_argsort(v, 0, false),
+                                    weft_argsort(wide, 1, false),
+                                    weft_concat(WEFT_LIST(v, v), 1)};
+        for (size_t i = 0; i < sizeof made / sizeof *made; i++) {
+            check(weft_ok(made[i]), "with little stack", made[i]);
+        }
+        if (real) {
+            weft_tensor image = weft_cast(weft_randn(weft_shape(1, 3, 12, 12)), dt),
+                        k = weft_cast(weft_randn(weft_shape(4, 3, 3, 3)), dt);
+            weft_requires_grad_(x, true);
+            weft_requires_grad_(k, true);
+            weft_tensor y = weft_matmul(weft_layer_norm(v), weft_softmax(x, -1));
+            y = weft_add(weft_mean(y), weft_mean(weft_matmul(weft_select(v, 1, 3), v)));
+            y = weft_add(y, weft_var(weft_conv2d(image, k)));
+            y = weft_add(y, weft_mean(weft_scaled_dot_product_attention(x, x, x, .causal = true)));
+            y = weft_add(y, weft_std(weft_erf(v), weft_axes(0, 1)));
+            check(weft_backward(y) == WEFT_OK, weft_last_error(), y);
+            check(weft_to_string(weft_grad(x), text, sizeof text) > 0, weft_last_error(), x);
+        }
+    }
+    weft_tensor in = weft_randn(weft_shape(40, 50)), out;
+    weft_jit *j = weft_jit_trace(small_step, NULL, .synchronous = true);
+    check(weft_jit_call(j, &in, 1, &out, 1) == WEFT_OK, weft_last_error(), out);
+    weft_jit_free(j);
+    weft_scope_end(s);
+    return NULL;
+}
+
+/* Sanitizers put more on it. */
+Test(threads, with_256_kib_of_stack, .timeout = 60, .disabled = UNDER_TSAN || UNDER_ASAN)
+{
+    pthread_attr_t a;
+    pthread_t small;
+    pthread_attr_init(&a);
+    cr_assert_eq(pthread_attr_setstacksize(&a, 256 << 10), 0);
+    cr_assert_eq(pthread_create(&small, &a, with_little_stack, NULL), 0);
+    pthread_join(small, NULL);
+    pthread_attr_destroy(&a);
+    cr_assert_eq(atomic_load(&wrong), 0);
+}
