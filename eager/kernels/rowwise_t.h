@@ -161,11 +161,9 @@ static void FN(norms)(void *yv, const void *xv, const void *w, const void *b, in
     const T *x = xv;
     int64_t i = 0;
 #if ESIZE == 4 && defined(WF_HAS_NORM4)
-    if (n <= WF_BLOCK && w != NULL && b != NULL) {
-        for (; i + 4 <= rows; i += 4) {
-            norm4(y + i * n, x + i * n, w, b, n, eps, center, mean != NULL ? mean + i : NULL,
-                  rstd + i, nt);
-        }
+    if (n <= WF_BLOCK && w != NULL && b != NULL && center && mean != NULL && rows >= 4) {
+        norm4(y, x, w, b, n, eps, mean, rstd, rows / 4, nt);
+        i = rows / 4 * 4;
     }
 #endif
     for (; i < rows; i++) {
