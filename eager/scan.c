@@ -13,6 +13,7 @@
 
 #include "eager/alloc.h"
 #include "eager/cpuid.h"
+#include "eager/kernels/kernels.h"
 #include "eager/kernels/scan.h"
 #include "eager/pool.h"
 #include "eager/rows.h"
@@ -261,6 +262,14 @@ static int64_t columns_of(const scan_job *j, int64_t unit)
     return left < WIDTH ? left : WIDTH;
 }
 
+/* After the last store past the caches of a task; one after each eight rows would wait for memory. */
+static void fence(const scan_job *j)
+{
+    if (j->past) {
+        wf_kernels_now()->fence();
+    }
+}
+
 static void units_task(void *arg, int64_t begin, int64_t end)
 {
     const scan_job *j = arg;
@@ -274,6 +283,7 @@ static void units_task(void *arg, int64_t begin, int64_t end)
             }
         }
     }
+    fence(j);
 }
 
 /* Blocks of j->unit, from j->piece on: totals of them, or, where `before` has what is added, their outputs. */
@@ -294,6 +304,7 @@ static void blocks_task(void *arg, int64_t begin, int64_t end)
             memcpy(j->before + b * columns, state + 3 * COLS, (size_t)bytes);
         }
     }
+    fence(j);
 }
 
 /* One unit by all threads, as many blocks at once as have 2^16 totals; false: no memory for it. */

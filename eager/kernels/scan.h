@@ -31,7 +31,7 @@ typedef struct wf_scan_kernels {
     /* The same of 8 rows WF_SCAN_COLS apart of n columns; `add` has in bits 0 to 2 which eight of a group's it is. */
     void (*rows)(void *v, int64_t n, void *s, unsigned add);
     /* The same of f32 at src, rows `step` apart, to dst, rows `apart`; n is a multiple of WF_SCAN_EVEN. past: past the caches,
-     * whole lines of them. NULL where there is none. */
+     * whole lines of them, which the caller fences. NULL where there is none. */
     void (*rows_f32)(float *dst, int64_t apart, const float *src, int64_t step, int64_t n, void *s,
                      unsigned add, bool past);
 } wf_scan_kernels;

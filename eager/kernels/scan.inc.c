@@ -136,10 +136,14 @@ WF_INLINE void columns_f32(float *dst, int64_t apart, const float *src, int64_t 
             float *const to = dst + k * apart + i * VN;
 #if VN == 8
             const __m256 r = _mm512_cvtpd_ps((__m512d)v[i][k]);
-            if (past)
+            if (past && sets == 1)
                 _mm256_stream_ps(to, r);
-            else
+            else if (!past)
                 _mm256_storeu_ps(to, r);
+            else if (i == 1) /* a whole line */
+                _mm512_stream_ps(
+                    to - VN, _mm512_insertf32x8(
+                                 _mm512_castps256_ps512(_mm512_cvtpd_ps((__m512d)v[0][k])), r, 1));
 #else
             const __m128 r = _mm256_cvtpd_ps((__m256d)v[i][k]);
             if (past)
@@ -156,12 +160,14 @@ static void rows_f32(float *dst, int64_t apart, const float *src, int64_t step, 
     enum { SETS = VN == 8 ? 2 : 1 };
     double *const s = state;
     int64_t c = 0;
-    for (; c + SETS * VN <= n; c += SETS * VN)
-        columns_f32(dst + c, apart, src + c, step, s + c, add, past, SETS);
+    if (past)
+        for (; c + SETS * VN <= n; c += SETS * VN)
+            columns_f32(dst + c, apart, src + c, step, s + c, add, true, SETS);
+    else
+        for (; c + SETS * VN <= n; c += SETS * VN)
+            columns_f32(dst + c, apart, src + c, step, s + c, add, false, SETS);
     for (; c < n; c += VN)
         columns_f32(dst + c, apart, src + c, step, s + c, add, past, 1);
-    if (past)
-        _mm_sfence();
 }
 #define ROWS_F32 rows_f32
 #else
