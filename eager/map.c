@@ -37,11 +37,14 @@ enum {
     PAST_COLS = 128,
     PAST_RUN = 64, /* bytes */
     /* The same where blocks are asked for into the second cache. Rows a multiple of a page apart have their lines in few sets
-     * of it, and what does not fit waits for the last cache, which other programs use, too: fewer of them, longer pieces. */
+     * of it, and what does not fit waits for the last cache, which other programs use, too: fewer of them, longer pieces. Half a
+     * KiB of a row at a time where elements of 4 bytes need no cast. */
     SECOND_ROWS = 32,
     SECOND_COLS = 128,
     SHARED_ROWS = 64,
     SHARED_COLS = 64,
+    PLAIN_ROWS = 128,
+    PLAIN_COLS = 64,
     PAGE = 4096, /* bytes */
     ROW_BYTES = PIECE * 8,
     LONG_ROW = 128,      /* elements of a row that is worth a call */
@@ -284,7 +287,7 @@ static void load_band(chunk *c, const wf_block *b, band *d)
     }
 }
 
-/* Between stores past the caches, what comes after row i of a band. Second caches are asked to have the band beside this one: of
+/* Of what is stored past the caches, what comes after row i of a band. Second caches are asked to have the band beside this one: of
  * transposed sources the pieces that fall to row i, of those that are read where they lie the same row. First caches: of the
  * latter a later row of this one. */
 static void ask_ahead(const run *r, const wf_block *b, const band *d, int64_t i)
@@ -324,8 +327,8 @@ static bool is_one_row(const run *r, const wf_block *b, const band *d)
 }
 
 /* A band on its way past the caches, so many rows at once that a kernel has PIECE elements: rows that are read where they lie
- * are brought together first. What comes next is asked for between the stores, a few lines at a time: sources of which some
- * are asked for and others waited for take longer than if none were. */
+ * are brought together first. What comes next is asked for a few lines at a time: sources of which some are asked for and
+ * others waited for take longer than if none were. Requests beside the stores hold them up, unless casts leave them time. */
 static void stream_band(chunk *c, const wf_block *b, const band *d)
 {
     const run *r = c->r;
@@ -339,6 +342,8 @@ static void stream_band(chunk *c, const wf_block *b, const band *d)
     for (int64_t i = 0; i < b->rows; i += most) {
         const int64_t rows = b->rows - i < most ? b->rows - i : most;
         const void *at[WF_WALK_OPS];
+        for (int64_t j = i; same && j < i + rows; j++)
+            ask_ahead(r, b, d, j);
         for (int k = 0; k < t->nsrc; k++) {
             at[k] = d->src[k] + i * d->step[k];
             if (!(d->direct >> k & 1))
@@ -355,7 +360,8 @@ static void stream_band(chunk *c, const wf_block *b, const band *d)
             r->k->cast[to][from](cast, row, (size_t)(rows * b->cols));
         const char *out = same ? row : cast;
         for (int64_t j = i; j < i + rows; j++, out += bytes) {
-            ask_ahead(r, b, d, j);
+            if (!same)
+                ask_ahead(r, b, d, j);
             r->k->stream(b->ptr[0] + j * step, out, (size_t)bytes);
         }
     }
@@ -585,8 +591,9 @@ static void cut_turned(run *r, wf_walk *w)
     int64_t cols = r->stream ? PAST_COLS : TURNED_COLS;
     int64_t most = r->stream ? PAST_BAND : BAND;
     if (second) {
-        cols = shared ? SHARED_COLS : SECOND_COLS;
-        most = shared ? SHARED_ROWS : SECOND_ROWS;
+        const bool plain = !casts && size == (int64_t)sizeof(float);
+        cols = plain ? PLAIN_COLS : shared ? SHARED_COLS : SECOND_COLS;
+        most = plain ? PLAIN_ROWS : shared ? SHARED_ROWS : SECOND_ROWS;
     }
     while (cols > LEAST_COLS && most * cols * each > room)
         cols /= 2;
