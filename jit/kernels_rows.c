@@ -5,7 +5,8 @@
  * between elements, a row of more than one axis, a destination in the memory of a source that a later
  * stage still reads) goes through a packed buffer, a group of rows at a time.
  *
- * Tasks are ranges of rows cut by shape alone; each has its own buffers and its own error word. Rows that are too few for
+ * Tasks are ranges of rows; each has its own buffers and its own error word. One whose results pass the caches is longer, as it ends
+ * by waiting for its stores. Rows that are too few for
  * the threads are cut into the blocks of the canonical order, if the kernel can: blocks are rows of a first launch, and
  * what they come to is reduced in that order before the rest of a row runs. So the bits do not tell where rows were cut.
  */
@@ -20,6 +21,7 @@
 
 enum {
     TASK = 1 << 15,          /* elements worth a task */
+    TASK_PAST = 3 << 19,     /* bytes that one moves whose results pass the caches */
     AWAKE = 1 << 12,         /* such as are worth a share of a worker that is awake */
     GROUP = 1 << 13,         /* elements of a group of packed rows */
     LONGEST_DRAWN = 1 << 16, /* of rows that are drawn into a buffer */
@@ -109,8 +111,9 @@ static void lay_out(rows_run *r, const wf_program_args *a)
         }
 }
 
-/* Do results of this size pass the caches, and may they? Every row must be aligned, and no destination be read. */
-static bool should_stream(const rows_run *r, const wf_program_args *a)
+/* Do results of this size pass the caches, and may they? Every row must be aligned, and no destination be read. *moves: bytes
+ * that the run moves, if so. */
+static bool should_stream(const rows_run *r, const wf_program_args *a, int64_t *moves)
 {
     const int ndst = r->k->rows->ndst;
     int64_t bytes = 0;
@@ -128,7 +131,20 @@ static bool should_stream(const rows_run *r, const wf_program_args *a)
             if (a->dst[i].data == a->src[j].data)
                 return false;
     }
+    *moves = bytes;
     return bytes >= WF_STREAM_FROM;
+}
+
+/* Tasks of more rows, as each waits for its stores; a group of packed rows stays what it is. */
+static void stream(rows_run *r, int64_t moves)
+{
+    const int64_t least = 4 * (int64_t)wf_num_threads(), chunks = moves / TASK_PAST + 1;
+    const int64_t chunk = r->s.rows / (chunks > least ? chunks : least);
+    r->flags = WF_LAUNCH_STREAM;
+    if (chunk > r->chunk) {
+        r->group = r->packed ? r->group : chunk;
+        r->chunk = chunk;
+    }
 }
 
 /* What a launch works on. Blocks of a cut row count from its begin: one, or several that are whole and in place. */
@@ -325,6 +341,7 @@ int wf_jitk_run_rows(const wf_jitk *k, const wf_exe *exe, const uint64_t *scalar
                      const wf_program_args *a)
 {
     rows_run r;
+    int64_t moves;
     memset(&r, 0, offsetof(rows_run, s));
     wf_space_init(&r.s, &k->program, a);
     r.k = k;
@@ -343,7 +360,9 @@ int wf_jitk_run_rows(const wf_jitk *k, const wf_exe *exe, const uint64_t *scalar
     if (r.k->rows->cut >= 0 && wf_space_pays_in_blocks(&r.s))
         r.blocks = (r.s.n + WF_BLOCK - 1) / WF_BLOCK;
     lay_out(&r, a);
-    r.flags = should_stream(&r, a) ? WF_LAUNCH_STREAM : 0;
+    r.flags = 0;
+    if (should_stream(&r, a, &moves))
+        stream(&r, moves);
     if (r.blocks)
         return run_cut(&r);
     const int64_t chunks = (r.s.rows + r.chunk - 1) / r.chunk;
