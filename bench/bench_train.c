@@ -13,7 +13,8 @@
  * as llm.c's CPU program takes (4 x 64), gpt2-2 and gpt2-4 are that with 2 and 4 layers. bench/peers/train_step.py is
  * the same in PyTorch. The case "step traced" is the same step under weft_jit_trace: first_ms is its first call (recording,
  * planning, tier 0; first_cpu_ms its processor time, compiling beside it included), native_ms when the last of its kernels was native, compile_ms the processor time that took (no
- * disk cache), first_of_eager the first call over an eager step. It is timed in turns with the eager step, on the same parameters: eager_ms and eager_cpu_ms are those steps,
+ * disk cache), first_of_eager the first call over an eager step (of the eager case first_ms is the first step, which opens and warms up as much as the
+ * first call does). It is timed in turns with the eager step, on the same parameters: eager_ms and eager_cpu_ms are those steps,
  * times_eager and times_eager_cpu how often the traced step fits into the eager one, by the median of wall times and by the
  * median (and the least) of processor times. peers_of: the row whose peers it is compared with (script/bench_table.awk). "step frozen" is the same with .frozen: what is left of it is not recorded (replays says how many calls were).
  */
@@ -191,9 +192,10 @@ static void print(const job *k, int threads, int n, bool traced, const compile *
                (long long)c->tier0, (long long)c->replays, eager_ms, eager_cpu_ms, eager_ms / ms,
                eager_cpu_ms / cpu_here, eager_cpu[0] / cpu[0]);
     else
-        printf("\"forward_ms\":%.2f,\"backward_ms\":%.2f,\"clip_ms\":%.2f,\"update_ms\":%.2f,",
-               median(times[FORWARD], n), median(times[BACKWARD], n), median(times[CLIP], n),
-               median(times[UPDATE], n));
+        printf("\"first_ms\":%.2f,\"first_cpu_ms\":%.2f,\"forward_ms\":%.2f,\"backward_ms\":%.2f,"
+               "\"clip_ms\":%.2f,\"update_ms\":%.2f,",
+               c->first_ms, c->first_cpu_ms, median(times[FORWARD], n), median(times[BACKWARD], n),
+               median(times[CLIP], n), median(times[UPDATE], n));
     printf("\"steps\":%d}\n", n);
     fflush(stdout);
 }
@@ -209,8 +211,8 @@ static bool warm_up(const job *k, weft_jit *traced, double seconds, compile *c)
                            (traced && i < TRIED && now_ms() - start < 2e3 * seconds));
          i++) {
         ok = traced ? traced_step(traced, 0) : train_step(k, 0);
-        c->first_ms = i == 0 ? times[TRACED][0] : c->first_ms;
-        c->first_cpu_ms = i == 0 ? times[TRACED_CPU][0] : c->first_cpu_ms;
+        c->first_ms = i == 0 ? times[traced ? TRACED : STEP][0] : c->first_ms;
+        c->first_cpu_ms = i == 0 ? times[traced ? TRACED_CPU : STEP_CPU][0] : c->first_cpu_ms;
         wf_jitk_get_stats(&now);
         bool still = now.misses > now.compiled + now.loaded + now.failed;
         c->native_ms = pending && !still ? now_ms() - start : c->native_ms;
