@@ -5,8 +5,8 @@
  * between elements, a row of more than one axis, a destination in the memory of a source that a later
  * stage still reads) goes through a packed buffer, a group of rows at a time.
  *
- * Tasks are ranges of rows; each has its own buffers and its own error word. One whose results pass the caches is longer, as it ends
- * by waiting for its stores. Rows that are too few for
+ * Tasks are ranges of rows; each has its own buffers and its own error word. Where more is moved than caches hold they are longer: one
+ * begins in memory that nobody has asked for, and ends by waiting for its stores. Rows that are too few for
  * the threads are cut into the blocks of the canonical order, if the kernel can: blocks are rows of a first launch, and
  * what they come to is reduced in that order before the rest of a row runs. So the bits do not tell where rows were cut.
  */
@@ -21,7 +21,7 @@
 
 enum {
     TASK = 1 << 15,          /* elements worth a task */
-    TASK_PAST = 3 << 19,     /* bytes that one moves whose results pass the caches */
+    TASK_FAR = 3 << 19,      /* bytes that one moves, of more than caches hold */
     AWAKE = 1 << 12,         /* such as are worth a share of a worker that is awake */
     GROUP = 1 << 13,         /* elements of a group of packed rows */
     LONGEST_DRAWN = 1 << 16, /* of rows that are drawn into a buffer */
@@ -111,36 +111,45 @@ static void lay_out(rows_run *r, const wf_program_args *a)
         }
 }
 
-/* Do results of this size pass the caches, and may they? Every row must be aligned, and no destination be read. *moves: bytes
- * that the run moves, if so. */
-static bool should_stream(const rows_run *r, const wf_program_args *a, int64_t *moves)
+/* Of elements alone. */
+static int64_t bytes_moved(const rows_run *r)
 {
-    const int ndst = r->k->rows->ndst;
     int64_t bytes = 0;
     for (int i = 0; i < r->nop; i++) {
+        const wf_operand *o = &r->s.op[i];
+        bytes += is_row_operand(r, i)
+                     ? 0
+                     : (o->one_row && o->row == 0 ? 1 : r->s.rows) * r->s.n * o->esize;
+    }
+    return bytes;
+}
+
+/* May stores pass the caches? Every row must be aligned, and no destination be read. */
+static bool may_stream(const rows_run *r, const wf_program_args *a)
+{
+    const int ndst = r->k->rows->ndst;
+    for (int i = 0; i < ndst; i++) {
         const wf_operand *o = &r->s.op[i];
         uintptr_t at;
         if (is_row_operand(r, i))
             continue;
-        bytes += (o->one_row && o->row == 0 ? 1 : r->s.rows) * r->s.n * o->esize;
         memcpy(&at, &o->data, sizeof at);
-        if (i < ndst && (r->packed >> i & 1 || at % LINE != 0 ||
-                         (r->s.rows > 1 && o->row * o->esize % LINE != 0)))
+        if (r->packed >> i & 1 || at % LINE != 0 ||
+            (r->s.rows > 1 && o->row * o->esize % LINE != 0))
             return false;
-        for (int j = 0; i < ndst && j < r->nop - ndst; j++)
+        for (int j = 0; j < r->nop - ndst; j++)
             if (a->dst[i].data == a->src[j].data)
                 return false;
     }
-    *moves = bytes;
-    return bytes >= WF_STREAM_FROM;
+    return true;
 }
 
-/* Tasks of more rows, as each waits for its stores; a group of packed rows stays what it is. */
-static void stream(rows_run *r, int64_t moves)
+/* What moves more data than the caches hold has tasks of more rows; a group of packed rows stays what it is. */
+static void go_far(rows_run *r, const wf_program_args *a, int64_t moves)
 {
-    const int64_t least = 4 * (int64_t)wf_num_threads(), chunks = moves / TASK_PAST + 1;
-    const int64_t chunk = r->s.rows / (chunks > least ? chunks : least);
-    r->flags = WF_LAUNCH_STREAM;
+    const int64_t least = 4 * (int64_t)wf_num_threads(), tasks = moves / TASK_FAR + 1;
+    const int64_t chunk = r->s.rows / (tasks > least ? tasks : least);
+    r->flags = may_stream(r, a) ? WF_LAUNCH_STREAM : 0;
     if (chunk > r->chunk) {
         r->group = r->packed ? r->group : chunk;
         r->chunk = chunk;
@@ -341,7 +350,6 @@ int wf_jitk_run_rows(const wf_jitk *k, const wf_exe *exe, const uint64_t *scalar
                      const wf_program_args *a)
 {
     rows_run r;
-    int64_t moves;
     memset(&r, 0, offsetof(rows_run, s));
     wf_space_init(&r.s, &k->program, a);
     r.k = k;
@@ -361,8 +369,9 @@ int wf_jitk_run_rows(const wf_jitk *k, const wf_exe *exe, const uint64_t *scalar
         r.blocks = (r.s.n + WF_BLOCK - 1) / WF_BLOCK;
     lay_out(&r, a);
     r.flags = 0;
-    if (should_stream(&r, a, &moves))
-        stream(&r, moves);
+    const int64_t moves = bytes_moved(&r);
+    if (moves >= WF_STREAM_FROM)
+        go_far(&r, a, moves);
     if (r.blocks)
         return run_cut(&r);
     const int64_t chunks = (r.s.rows + r.chunk - 1) / r.chunk;

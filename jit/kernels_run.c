@@ -5,8 +5,8 @@
  * else goes through the tile loop of eager/map.c, with the kernel in the place of the row: strided operands
  * are packed into tiles that stay in L1.
  *
- * Elements do not depend on one another, so chunks may be cut anywhere. One whose results pass the caches ends by waiting
- * for its stores, and begins in memory that nobody has asked for: those are longer.
+ * Elements do not depend on one another, so chunks may be cut anywhere. Where more is moved than caches hold a chunk begins in memory
+ * that nobody has asked for, and ends by waiting for stores that pass the caches: those are longer.
  */
 #include <string.h>
 
@@ -20,7 +20,7 @@
 enum {
     GRAIN_CHEAP = 32768, /* elements a chunk */
     GRAIN_HEAVY = 4096,
-    CHUNK_PAST = 3 << 19, /* bytes a chunk moves, where results pass the caches */
+    CHUNK_FAR = 3 << 19, /* bytes a chunk moves, of more than caches hold */
     TILE = 1024,
     SPREAD = 32 << 10, /* bytes of stack for broadcast elements */
     LINE = 64
@@ -92,26 +92,39 @@ static bool is_aligned(const void *p)
     return at % LINE == 0;
 }
 
-/* Stores past the caches pay for more data than the caches hold, if no destination is read as well. *moves: bytes that the run
- * moves, if so. */
-static bool should_stream(const run *r, const wf_program_args *a, int64_t *moves)
+static int64_t bytes_moved(const run *r, const wf_program_args *a)
 {
-    const wf_view *dst = a->dst, *src = a->src;
     const wf_program *p = &r->k->program;
     int64_t bytes = 0;
-    for (int k = 0; k < p->noutput; k++) {
-        bytes += r->n * (int64_t)wf_dtype_size(dst[k].dtype);
-        for (int j = 0; j < p->ninput; j++)
-            if (dst[k].data == src[j].data)
-                return false;
-        if (!is_aligned(dst[k].data))
-            return false;
-    }
+    for (int k = 0; k < p->noutput; k++)
+        bytes += r->n * (int64_t)wf_dtype_size(a->dst[k].dtype);
     for (int k = 0; k < p->ninput; k++)
         if (!((r->k->one | r->draws) >> k & 1))
-            bytes += r->n * (int64_t)wf_dtype_size(src[k].dtype);
-    *moves = bytes;
-    return bytes + a->beside >= WF_STREAM_FROM;
+            bytes += r->n * (int64_t)wf_dtype_size(a->src[k].dtype);
+    return bytes;
+}
+
+/* May stores pass the caches? If no destination is read as well. */
+static bool may_stream(const run *r, const wf_program_args *a)
+{
+    const wf_program *p = &r->k->program;
+    for (int k = 0; k < p->noutput; k++) {
+        for (int j = 0; j < p->ninput; j++)
+            if (a->dst[k].data == a->src[j].data)
+                return false;
+        if (!is_aligned(a->dst[k].data))
+            return false;
+    }
+    return true;
+}
+
+/* What moves more data than the caches hold. */
+static void go_far(run *r, const wf_program_args *a, int64_t moves)
+{
+    const int64_t least = 4 * (int64_t)wf_num_threads(), chunks = moves / CHUNK_FAR + 1;
+    const int64_t chunk = r->n / (chunks > least ? chunks : least) / LINE * LINE;
+    r->grain = chunk > r->grain ? chunk : r->grain;
+    r->flags = may_stream(r, a) ? WF_LAUNCH_STREAM : 0;
 }
 
 /* Elements [begin, end) in pieces for which the draws fit into tiles. */
@@ -273,13 +286,9 @@ int wf_jitk_run(const wf_jitk *k, const wf_program_args *a)
     }
     if (r.n == 0)
         return 0;
-    int64_t moves;
-    if (should_stream(&r, a, &moves)) {
-        const int64_t least = 4 * (int64_t)wf_num_threads(), chunks = moves / CHUNK_PAST + 1;
-        const int64_t chunk = r.n / (chunks > least ? chunks : least) / LINE * LINE;
-        r.flags = WF_LAUNCH_STREAM;
-        r.grain = chunk > r.grain ? chunk : r.grain;
-    }
+    const int64_t moves = bytes_moved(&r, a);
+    if (moves + a->beside >= WF_STREAM_FROM)
+        go_far(&r, a, moves);
     run_flat(&r);
     return 0;
 }
