@@ -642,7 +642,9 @@ void wf_tiles_run(const wf_tiles *t)
         r.slot[k] = k * (int32_t)(r.tile * 8);
     cut_turned(&r, &w);
     const int64_t block = w.rows * w.cols;
-    const int64_t grain = leaves && t->grain < GRAIN_PAST ? GRAIN_PAST : t->grain;
+    /* In place there are no stores to wait for, but a chunk still begins in memory that it has not asked for. */
+    const bool is_long = leaves || (r.ahead && w.nblocks * block > 8 * GRAIN_PAST);
+    const int64_t grain = is_long && t->grain < GRAIN_PAST ? GRAIN_PAST : t->grain;
     r.per_chunk = (grain + block - 1) / block;
     const int64_t chunks = (w.nblocks + r.per_chunk - 1) / r.per_chunk;
     if (w.nblocks > 2 * r.per_chunk) {
