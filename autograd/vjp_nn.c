@@ -311,7 +311,7 @@ static int norm_bwd(wf_vjp *v, wf_op fused, int nsrc, weft_tensor *s, int ndst)
     weft_tensor d[3];
     wf_attr attr = *v->attr;
     if (!(v->nsrc > 1 && v->need[1]) && !(v->nsrc > 2 && v->need[2])) {
-        attr.flags = WF_FLAG_DX_ONLY;
+        attr.flags |= WF_FLAG_DX_ONLY;
     }
     wf_dispatch(fused, &attr, nsrc, s, ndst, d);
     return hand_out(v, d, ndst);

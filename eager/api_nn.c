@@ -174,23 +174,6 @@ weft_tensor(weft_batch_norm)(const weft_batch_norm_args *args)
     return wf_called_end(&w, weft_scope_return(sc, r[0]));
 }
 
-/* y times weight[c] plus bias[c] along axis 1 of a rank `rank`; either may be absent. */
-static weft_tensor per_channel(weft_tensor y, weft_tensor weight, weft_tensor bias, int rank,
-                               int64_t channels)
-{
-    int64_t dims[WF_MAX_RANK] = {channels};
-    for (int i = 1; i < rank - 1; i++) {
-        dims[i] = 1;
-    }
-    bool scaled = !wf_is_absent(weight), moved = !wf_is_absent(bias);
-    weft_tensor w = scaled ? wf_api_reshape(weight, rank - 1, dims) : weight,
-                b = moved ? wf_api_reshape(bias, rank - 1, dims) : bias;
-    return scaled && moved ? wf_op3(WF_OP_FMA, NULL, y, w, b)
-           : scaled        ? wf_op2(WF_OP_MUL, NULL, y, w)
-           : moved         ? wf_op2(WF_OP_ADD, NULL, y, b)
-                           : y;
-}
-
 /* [channels], of which messages say what they are. */
 static bool channels_ok(wf_arg *a, const char *what, weft_tensor t, int64_t channels)
 {
@@ -209,8 +192,8 @@ static bool channels_ok(wf_arg *a, const char *what, weft_tensor t, int64_t chan
     return true;
 }
 
-/* layer_norm of each group of channels, with all that lies behind them, as a row; in f32 for halves until weight and bias
- * are in, so that the result is rounded once. */
+/* layer_norm of each group of channels, with all that lies behind them, as a row; with weight or bias, which are of channels,
+ * as c rows of it. */
 static weft_tensor grouped_norm(wf_arg *a, const weft_tensor *given, int64_t groups, double eps)
 {
     const wf_type *t = &a->type;
@@ -220,7 +203,7 @@ static weft_tensor grouped_norm(wf_arg *a, const weft_tensor *given, int64_t gro
                     "x has rank %d; %s needs [n, channels, ...]", t->rank, a->op);
         return a->error;
     }
-    int64_t n = t->dims[0], channels = t->dims[1], one = 1;
+    const int64_t n = t->dims[0], channels = t->dims[1];
     if (groups < 1 || channels % groups != 0) {
         wf_arg_fail(a, WEFT_ESHAPE, "groups are 1 or more and divide the channels",
                     "%lld groups do not divide %lld channels", (long long)groups,
@@ -232,25 +215,28 @@ static weft_tensor grouped_norm(wf_arg *a, const weft_tensor *given, int64_t gro
         return a->error;
     }
     wf_api_unify(3, src);
-    bool weak;
-    int dt = wf_api_dtype(src[0], &weak);
-    bool wide =
-        (dt == WEFT_F16 || dt == WEFT_BF16) && !(wf_is_absent(src[1]) && wf_is_absent(src[2]));
-    for (int i = 0; wide && i < 3; i++) {
-        src[i] = wf_is_absent(src[i]) ? src[i] : (weft_cast)(src[i], WEFT_F32);
-    }
-    int64_t each = channels / groups;
+    const int64_t c = channels / groups;
+    int64_t each = 1;
     for (int i = 2; i < t->rank; i++) {
         each *= t->dims[i];
     }
-    weft_tensor row[3] = {wf_api_reshape(src[0], 3, (int64_t[]){n, groups, each}), WF_ABSENT,
-                          WF_ABSENT};
+    const bool affine = !wf_is_absent(src[1]) || !wf_is_absent(src[2]);
+    int64_t axes = affine ? 2 : 1;
+    weft_tensor row[3] = {affine ? wf_api_reshape(src[0], 4, (int64_t[]){n, groups, c, each})
+                                 : wf_api_reshape(src[0], 3, (int64_t[]){n, groups, c * each}),
+                          WF_ABSENT, WF_ABSENT};
+    for (int i = 1; i < 3; i++) {
+        row[i] =
+            wf_is_absent(src[i]) ? row[i] : wf_api_reshape(src[i], 3, (int64_t[]){groups, c, 1});
+    }
     weft_tensor r[3];
-    wf_attr attr = {.n_ints = 1, .ints = &one, .n_flt = 1, .flt = &eps};
+    wf_attr attr = {.flags = affine ? WF_FLAG_CHANNELS : 0,
+                    .n_ints = 1,
+                    .ints = &axes,
+                    .n_flt = 1,
+                    .flt = &eps};
     wf_dispatch(WF_OP_LAYER_NORM, &attr, 3, row, 3, r);
-    weft_tensor y = wf_api_reshape(r[0], t->rank, t->dims);
-    y = per_channel(y, src[1], src[2], t->rank, channels);
-    return wide ? (weft_cast)(y, (weft_dtype)dt) : y;
+    return wf_api_reshape(r[0], t->rank, t->dims);
 }
 
 weft_tensor(weft_group_norm)(const weft_group_norm_args *args)
@@ -489,7 +475,11 @@ static weft_tensor transpose_conv(const transposed *p, const weft_tensor *src)
     }
     wf_attr attr = {.n_ints = 7, .ints = p->ints, .n_dyn = 2, .dyn = p->dims};
     weft_tensor y = wf_op2(WF_OP_CONV2D_DX, &attr, x, src[1]);
-    return per_channel(y, WF_ABSENT, src[2], 4, p->w.dims[1] * p->ints[6]);
+    if (wf_is_absent(src[2])) {
+        return y;
+    }
+    const int64_t channels[3] = {p->w.dims[1] * p->ints[6], 1, 1};
+    return wf_op2(WF_OP_ADD, NULL, y, wf_api_reshape(src[2], 3, channels));
 }
 
 static weft_tensor conv_transpose(const char *op, int axes, const weft_conv_transpose_args *args)

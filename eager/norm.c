@@ -36,7 +36,8 @@ typedef struct norm_job {
     double eps;
     bool center;
     const void *w, *b;
-    char *mean, *rstd; /* one value per row; mean NULL for rms_norm */
+    char *mean, *rstd;       /* one value per row; mean NULL for rms_norm */
+    int64_t groups, c, each; /* WF_FLAG_CHANNELS: a row is c channels of `each` values */
 } norm_job;
 
 static void norm_row(void *ctx, int64_t row, const void *const *in, void *const *out, int nt)
@@ -45,6 +46,15 @@ static void norm_row(void *ctx, int64_t row, const void *const *in, void *const 
     size_t at = (size_t)row * j->size;
     j->k->norm(out[0], in[0], j->w, j->b, j->n, j->eps, j->center,
                j->mean != NULL ? j->mean + at : NULL, j->rstd + at, nt);
+}
+
+static void channels_row(void *ctx, int64_t row, const void *const *in, void *const *out, int nt)
+{
+    const norm_job *j = ctx;
+    const size_t at = (size_t)row * j->size, of = (size_t)(row % j->groups * j->c) * j->size;
+    const char *w = j->w, *b = j->b;
+    j->k->norm_runs(out[0], in[0], w != NULL ? w + of : NULL, b != NULL ? b + of : NULL, j->n,
+                    j->each, j->eps, j->mean + at, j->rstd + at, nt);
 }
 
 static void norm_rows(void *ctx, int64_t row, int64_t count, const void *const *in,
@@ -96,6 +106,14 @@ static int run_norm(wf_exec *e, bool center)
         r.fn = norm_row;
         r.many = norm_rows;
         r.ctx = &j;
+        if (e->attr->flags & WF_FLAG_CHANNELS) {
+            j.groups = x->dims[x->rank - 3];
+            j.c = x->dims[x->rank - 2];
+            j.each = x->dims[x->rank - 1];
+            r.nt_limit = j.each * (int64_t)j.size % 64 == 0 ? INT64_MAX : 0;
+            r.fn = channels_row;
+            r.many = NULL;
+        }
         status = wf_rows_run(&r, e->why);
     }
     wf_unpack(&px);

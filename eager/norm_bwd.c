@@ -5,7 +5,8 @@
  * rows l, l + 64, ... and lanes are combined by halving. Rows are visited lane by lane in the order of
  * that tree, so that a task needs one pair of sums per level; dx of a row is computed on the same visit.
  * Rows that are too long for that give dx first, then the sums in tiles of columns; where the sums are not wanted
- * (WF_FLAG_DX_ONLY) that is all. Nothing of the size of an operand is allocated.
+ * (WF_FLAG_DX_ONLY) that is all. Weights of channels (WF_FLAG_CHANNELS) have sums of their own: over the values of a
+ * channel in every sample, block by block. Nothing of the size of an operand is allocated.
  *
  * Invariant: tasks depend on shape only; every way gives the bits of the composition.
  */
@@ -39,6 +40,7 @@ typedef struct backward {
     char *scratch;  /* `per_task` bytes each */
     int64_t levels; /* of the tree below a class */
     int64_t per_task;
+    int64_t groups, c, each; /* WF_FLAG_CHANNELS: a row is c channels of `each` values */
 } backward;
 
 typedef struct visit {
@@ -190,6 +192,17 @@ static void long_row(void *ctx, int64_t row, const void *const *in, void *const 
     j->k->norm_bwd(out[0], in[0], in[1], j->w, j->n, j->mean != NULL ? j->mean + at : NULL,
                    j->rstd + at, nt);
 }
+static void channels_row(void *ctx, int64_t row, const void *const *in, void *const *out, int nt)
+{
+    const backward *j = ctx;
+    const int64_t at = row * j->size;
+    const void *g = in[0];
+    if (j->w != NULL) {
+        j->k->scale_runs(out[0], g, j->w + row % j->groups * j->c * j->size, j->n, j->each);
+        g = out[0];
+    }
+    j->k->norm_bwd(out[0], g, in[1], NULL, j->n, j->mean + at, j->rstd + at, nt);
+}
 static int long_rows(backward *j, wf_why *why)
 {
     wf_row_job r = {.rows = j->rows, .n = j->n, .compute = j->compute, .nin = 2, .nout = 1};
@@ -199,8 +212,8 @@ static int long_rows(backward *j, wf_why *why)
     r.in[1].dtype = j->x_dtype;
     r.out[0].data = j->dx;
     r.out[0].dtype = j->dx_dtype;
-    r.nt_limit = INT64_MAX;
-    r.fn = long_row;
+    r.nt_limit = j->groups && j->w != NULL ? 0 : INT64_MAX; /* g * w is kept where dx will be */
+    r.fn = j->groups ? channels_row : long_row;
     r.ctx = j;
     j->dx = NULL;
     return wf_rows_run(&r, why);
@@ -276,6 +289,172 @@ static int run_sums(wf_exec *e, backward *j)
     return status;
 }
 
+/* -- weights of channels ----------------------------------------------------------------------------------- */
+
+/* Values [at, at + n) of channel ch over all samples, n <= WF_BLOCK: g * xhat to t, and g, to `own` or as it lies. */
+static const char *channel_block(const backward *j, int64_t ch, int64_t at, int64_t n, char *t,
+                                 char *own)
+{
+    const bool whole = j->g_dtype == j->compute && at / j->each == (at + n - 1) / j->each;
+    const char *terms = own;
+    for (int64_t i = 0, run; i < n; i += run) {
+        const int64_t sample = (at + i) / j->each, off = (at + i) % j->each;
+        const int64_t from = (sample * j->groups * j->c + ch) * j->each + off;
+        const int64_t row = (sample * j->groups + ch / j->c) * j->size;
+        run = n - i < j->each - off ? n - i : j->each - off;
+        const char *g = j->g + from * esize(j->g_dtype), *x = j->x + from * esize(j->x_dtype);
+        char *to = t + i * j->size;
+        if (whole) {
+            terms = g;
+        } else {
+            j->convert->load(own + i * j->size, g, j->g_dtype, 1, run);
+            g = own + i * j->size;
+        }
+        if (j->x_dtype != j->compute) {
+            j->convert->load(to, x, j->x_dtype, 1, run);
+            x = to;
+        }
+        j->convert->map(WF_MAP_XHAT, to, x, g, j->mean + row, j->rstd + row, 0, run);
+    }
+    return terms;
+}
+
+/* Channels [begin, end): parts holds both sums of each of them. */
+static void channels_task(void *arg, int64_t begin, int64_t end)
+{
+    const backward *j = arg;
+    const int64_t n = j->rows / j->groups * j->each;
+    char *t = j->scratch + begin / j->tile * j->per_task, *own = t + WF_BLOCK * j->size;
+    char *dw = own + WF_BLOCK * j->size, *db = dw + j->blocks * j->size;
+    for (int64_t ch = begin; ch < end; ch++) {
+        for (int64_t b = 0; b < j->blocks; b++) {
+            const int64_t at = b * WF_BLOCK, left = n - at < WF_BLOCK ? n - at : WF_BLOCK;
+            const char *g = channel_block(j, ch, at, left, t, own);
+            j->convert->run[WF_RED_SUM](dw + b * j->size, t, left);
+            j->convert->run[WF_RED_SUM](db + b * j->size, g, left);
+        }
+        j->convert->run[WF_RED_SUM](j->parts + ch * j->size, dw, j->blocks);
+        j->convert->run[WF_RED_SUM](j->parts + (j->groups * j->c + ch) * j->size, db, j->blocks);
+    }
+}
+
+/* A group of channels as it is visited: rows of the compute type, and scratch of its own. */
+typedef struct group {
+    const char *g, *x;
+    char *rows;  /* of g, x and dx where they are of another type */
+    char *lanes; /* [channels of the task][2][64] */
+    char *sums;  /* [channels of the task][2][blocks] */
+} group;
+
+/* dx of a row, and g and x in the compute type. */
+static void visit_group(const backward *j, group *v, int64_t row)
+{
+    const int64_t bytes = j->n * j->size, at = row * j->n;
+    char *to = j->dx + at * esize(j->dx_dtype), *dx = to;
+    void *out[1];
+    v->g = j->g + at * esize(j->g_dtype);
+    v->x = j->x + at * esize(j->x_dtype);
+    if (j->g_dtype != j->compute) {
+        wf_rows_load(j->convert, v->rows, v->g, j->g_dtype, j->n);
+        v->g = v->rows;
+    }
+    if (j->x_dtype != j->compute) {
+        wf_rows_load(j->convert, v->rows + bytes, v->x, j->x_dtype, j->n);
+        v->x = v->rows + bytes;
+    }
+    if (j->dx_dtype != j->compute) {
+        dx = v->rows + 2 * bytes;
+    }
+    out[0] = dx;
+    channels_row((void *)(uintptr_t)j, row, (const void *const[]){v->g, v->x}, out, 0);
+    if (dx != to) {
+        j->convert->store(to, j->dx_dtype, dx, j->n);
+    }
+}
+
+/* The sums of values [at, at + each) of the channel `ch` of the task, which is number k of the row that is visited. */
+static void add_channel(const backward *j, const group *v, int64_t row, int64_t k, int64_t ch,
+                        int64_t at)
+{
+    const int64_t end = at + j->each, last = j->rows / j->groups * j->each;
+    char *dw = v->lanes + ch * 2 * WF_LANES * j->size, *db = dw + WF_LANES * j->size;
+    char *sums = v->sums + ch * 2 * j->blocks * j->size;
+    const char *g = v->g + k * j->each * j->size, *x = v->x + k * j->each * j->size;
+    while (at < end) {
+        const int64_t into = at % WF_BLOCK, room = WF_BLOCK - into;
+        const int64_t n = end - at < room ? end - at : room, b = at / WF_BLOCK;
+        j->k->norm_lanes(dw, db, g, x, j->mean + row * j->size, j->rstd + row * j->size, n,
+                         into == 0);
+        at += n;
+        g += n * j->size;
+        x += n * j->size;
+        if (at % WF_BLOCK == 0 || at == last) {
+            j->convert->run[WF_RED_SUM](sums + b * j->size, dw, WF_LANES);
+            j->convert->run[WF_RED_SUM](sums + (j->blocks + b) * j->size, db, WF_LANES);
+        }
+    }
+}
+
+/* Groups [begin, end) of every sample, a row while it is in a cache. */
+static void groups_task(void *arg, int64_t begin, int64_t end)
+{
+    const backward *j = arg;
+    group v = {.rows = j->scratch + begin / j->tile * j->per_task};
+    v.lanes = v.rows + 3 * j->n * j->size;
+    v.sums = v.lanes + j->tile * j->c * 2 * WF_LANES * j->size;
+    for (int64_t row = begin; row < j->rows; row += j->groups - (end - begin)) {
+        for (int64_t i = begin; i < end; i++, row++) {
+            visit_group(j, &v, row);
+            for (int64_t k = 0; k < j->c; k++) {
+                add_channel(j, &v, row, k, (i - begin) * j->c + k, row / j->groups * j->each);
+            }
+        }
+    }
+    for (int64_t ch = begin * j->c, i = 0; ch < end * j->c; ch++, i += 2 * j->blocks) {
+        j->convert->run[WF_RED_SUM](j->parts + ch * j->size, v.sums + i * j->size, j->blocks);
+        j->convert->run[WF_RED_SUM](j->parts + (j->groups * j->c + ch) * j->size,
+                                    v.sums + (i + j->blocks) * j->size, j->blocks);
+    }
+}
+
+/* dx, dweight and dbias of WF_FLAG_CHANNELS: sums while a row is in a cache, where there are groups enough for tasks and channels
+ * are whole rounds of lanes; else dx, and what is read again for the sums. */
+static int run_channels(wf_exec *e, backward *j)
+{
+    const int64_t channels = j->groups * j->c, n = j->rows > 0 ? j->rows / j->groups * j->each : 0;
+    const size_t parts = (size_t)(2 * channels * j->size);
+    const bool once = n > 0 && j->each % WF_LANES == 0 && j->groups * 2 >= WANTED_TASKS;
+    const int64_t units = once ? j->groups : channels;
+    j->blocks = (n + WF_BLOCK - 1) / WF_BLOCK;
+    if (once) {
+        j->tile = (j->groups + WANTED_TASKS - 1) / WANTED_TASKS;
+        j->per_task = (3 * j->n + j->tile * j->c * 2 * (WF_LANES + j->blocks)) * j->size;
+    } else {
+        j->tile = n > 0 ? TASK_ELEMENTS / n + 1 : 1;
+        j->per_task = (2 * WF_BLOCK + 2 * j->blocks) * j->size;
+    }
+    const size_t scratch = (size_t)((units + j->tile - 1) / j->tile * j->per_task);
+    int status = n > 0 && !once ? long_rows(j, e->why) : 0;
+    j->parts = wf_scratch(parts);
+    j->scratch = wf_scratch(scratch);
+    if (status == 0 && (j->parts == NULL || j->scratch == NULL)) {
+        status = wf_red_nomem(e->why, (int64_t)(parts + scratch));
+    }
+    if (status == 0) {
+        memset(j->parts, 0, parts);
+        if (n > 0) {
+            wf_parallel_for(units, j->tile, once ? groups_task : channels_task, j);
+        }
+        for (int s = 0; s < 2; s++) {
+            wf_view *dst = &e->dst[1 + s];
+            j->convert->store(dst->data, dst->dtype, j->parts + s * channels * j->size, channels);
+        }
+    }
+    wf_scratch_free(j->scratch, scratch);
+    wf_scratch_free(j->parts, parts);
+    return status;
+}
+
 static int run_norm_bwd(wf_exec *e, bool center)
 {
     enum { G, X, MEAN, RSTD, W, OPERANDS };
@@ -305,10 +484,19 @@ static int run_norm_bwd(wf_exec *e, bool center)
     j.dx = e->dst[0].data;
     j.rows = wf_view_numel(&e->src[at_rstd]);
     const bool only = (e->attr->flags & WF_FLAG_DX_ONLY) != 0;
-    j.n = !only ? wf_view_numel(&e->dst[1]) : j.rows > 0 ? wf_view_numel(of[X]) / j.rows : 0;
+    const bool channels = e->attr->flags & WF_FLAG_CHANNELS;
+    j.n = !only && !channels ? wf_view_numel(&e->dst[1])
+          : j.rows > 0       ? wf_view_numel(of[X]) / j.rows
+                             : 0;
     j.sums = center ? 2 : 1;
-    if (status == 0 && j.n > 0) {
-        status = only ? long_rows(&j, e->why) : run_sums(e, &j);
+    if (channels) {
+        const int64_t *d = of[X]->dims + of[X]->rank;
+        j.groups = d[-3];
+        j.c = d[-2];
+        j.each = d[-1];
+    }
+    if (status == 0 && (channels && !only ? j.groups * j.c > 0 : j.n > 0)) {
+        status = only ? long_rows(&j, e->why) : channels ? run_channels(e, &j) : run_sums(e, &j);
     }
     for (int i = 0; i < OPERANDS; i++) {
         wf_unpack(&p[i]);

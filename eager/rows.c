@@ -14,10 +14,11 @@
 enum {
     ROW_TASK_ELEMENTS = 1 << 15, /* elements worth a task */
     PAST_TASK_ELEMENTS =
-        1 << 17,               /* where stores bypass the caches: a task ends by waiting for them */
-    PREFETCH_BYTES = 16 << 10, /* of the next row */
-    STREAM_ROW = 64 << 10,     /* a row that stays in cache, to be written past it from scratch */
-    SCRATCH_BYTES = 32 << 20   /* aim for converted rows of all tasks together */
+        1 << 17,             /* where stores bypass the caches: a task ends by waiting for them */
+    LOAD_PIECE = 512,        /* elements that are converted between requests for what comes */
+    LOAD_AHEAD = 4 << 10,    /* bytes that these run ahead */
+    STREAM_ROW = 64 << 10,   /* a row that stays in cache, to be written past it from scratch */
+    SCRATCH_BYTES = 32 << 20 /* aim for converted rows of all tasks together */
 };
 
 const wf_row_kernels *wf_row_kernels_of(int compute)
@@ -58,6 +59,21 @@ static void many_rows(const row_run *r, int64_t begin, int64_t end)
     }
 }
 
+void wf_rows_load(const wf_red_kernels *k, void *to, const void *from, int dtype, int64_t n)
+{
+    const int64_t in = (int64_t)wf_dtype_size(dtype), out = (int64_t)k->size;
+    const int64_t ahead =
+        n * in < LOAD_AHEAD ? n * in : LOAD_AHEAD; /* of short rows: the next one */
+    for (int64_t i = 0, piece; i < n; i += piece) {
+        const char *at = (const char *)from + i * in;
+        piece = n - i < LOAD_PIECE ? n - i : LOAD_PIECE;
+        for (int64_t o = 0; o < piece * in; o += 64) {
+            __builtin_prefetch(at + ahead + o);
+        }
+        k->load((char *)to + i * out, at, dtype, 1, piece);
+    }
+}
+
 static void rows_task(void *arg, int64_t begin, int64_t end)
 {
     const row_run *r = arg;
@@ -77,11 +93,7 @@ static void rows_task(void *arg, int64_t begin, int64_t end)
                              i * job->n * (int64_t)wf_dtype_size(job->in[k].dtype);
             in[k] = at;
             if (job->in[k].dtype != job->compute) {
-                int64_t row = job->n * (int64_t)wf_dtype_size(job->in[k].dtype);
-                for (int64_t o = 0; o < row && o < PREFETCH_BYTES; o += 64) {
-                    __builtin_prefetch(at + row + o); /* kernels fetch only what they read */
-                }
-                r->k->load(free_slot, at, job->in[k].dtype, 1, job->n);
+                wf_rows_load(r->k, free_slot, at, job->in[k].dtype, job->n);
                 in[k] = free_slot;
                 free_slot += row_bytes;
             }

@@ -37,6 +37,9 @@ typedef struct wf_row_job {
 /* Results this large are stored past the caches. */
 enum { WF_STREAM_BYTES = 24 << 20 };
 
+/* to[0..n) = a row of another type as compute values; what lies behind is fetched, as the next row to come. */
+void wf_rows_load(const wf_red_kernels *k, void *to, const void *from, int dtype, int64_t n);
+
 /* 0 or WEFT_ENOMEM with why filled. */
 int wf_rows_run(const wf_row_job *job, wf_why *why);
 

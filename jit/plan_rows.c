@@ -81,8 +81,8 @@ static int log_softmax(const rows *c, int x)
     return f2(c, WF_OP_SUB, d, f1(c, WF_OP_LOG, total(c, f1(c, WF_OP_EXP, d))));
 }
 
-/* layer_norm and rms_norm: y, (mean,) rstd. */
-static void norm(const rows *c, const int *x, int nsrc, bool center, int *r)
+/* layer_norm and rms_norm: y, (mean,) rstd. once: weight and bias are one rounding. */
+static void norm(const rows *c, const int *x, int nsrc, bool center, bool once, int *r)
 {
     int m = center ? mean(c, x[0]) : -1;
     int d = center ? f2(c, WF_OP_SUB, x[0], m) : x[0];
@@ -90,8 +90,13 @@ static void norm(const rows *c, const int *x, int nsrc, bool center, int *r)
     int rstd =
         f1(c, WF_OP_RECIPROCAL, f1(c, WF_OP_SQRT, f2(c, WF_OP_ADD, var, scalar(c, WF_SCALAR_EPS))));
     int y = f2(c, WF_OP_MUL, d, rstd);
-    y = nsrc > 1 && x[1] >= 0 ? f2(c, WF_OP_MUL, y, x[1]) : y;
-    r[0] = nsrc > 2 && x[2] >= 0 ? f2(c, WF_OP_ADD, y, x[2]) : y;
+    const bool w = nsrc > 1 && x[1] >= 0, b = nsrc > 2 && x[2] >= 0;
+    if (once && w && b) {
+        r[0] = wf_program_map(c->w->prog, WF_OP_FMA, c->compute, 3, (int[]){y, x[1], x[2]});
+    } else {
+        y = w ? f2(c, WF_OP_MUL, y, x[1]) : y;
+        r[0] = b ? f2(c, WF_OP_ADD, y, x[2]) : y;
+    }
     r[1] = center ? m : rstd;
     r[2] = rstd;
 }
@@ -309,7 +314,8 @@ static int lower_composition(rows *c, int *r)
         int e = f1(c, WF_OP_EXP, x[1]);
         r[0] = f2(c, WF_OP_SUB, x[0], f2(c, WF_OP_MUL, e, total(c, x[0])));
     } else {
-        norm(c, x, i->nsrc, op == WF_OP_LAYER_NORM, r);
+        const bool once = wf_ins_attr(f, i)->flags & WF_FLAG_CHANNELS;
+        norm(c, x, i->nsrc, op == WF_OP_LAYER_NORM, once, r);
     }
     return 0;
 }

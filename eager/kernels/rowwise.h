@@ -34,6 +34,16 @@ typedef struct wf_row_kernels {
      * without the first sum, and mean = 0, if mean is NULL; gw = g if w is NULL. */
     void (*norm_bwd)(void *dx, const void *g, const void *x, const void *w, int64_t n,
                      const void *mean, const void *rstd, int nt);
+    /* norm with mean, and with a w and a b for every `each` values: y = fma((x - mean) * rstd, w, b), of one alone the product
+     * or the sum. nt: runs of `each` values start at a multiple of 64 bytes, too. */
+    void (*norm_runs)(void *y, const void *x, const void *w, const void *b, int64_t n, int64_t each,
+                      double eps, void *mean, void *rstd, int nt);
+    /* gw = g * w, a w for every `each` values;   gw may be g */
+    void (*scale_runs)(void *gw, const void *g, const void *w, int64_t n, int64_t each);
+    /* The lanes of the canonical sums of g * ((x - mean) * rstd), dw[64], and of g, db[64]: n values more, or the first ones if
+     * init; n is a multiple of 64. */
+    void (*norm_lanes)(void *dw, void *db, const void *g, const void *x, const void *mean,
+                       const void *rstd, int64_t n, int init);
     /* m = max(x), 0 if not finite; *lse = m + log(sum(exp(x - m)));
      * loss = lse - x[t]; smooth != 0: (1 - smooth) * loss + smooth * (sum(lse - x) / n) */
     void (*cross_entropy)(void *loss, void *lse, const void *x, int64_t n, int64_t t,
@@ -42,7 +52,7 @@ typedef struct wf_row_kernels {
      * the smoothing are computed in f64 and rounded once */
     void (*cross_entropy_bwd)(void *dx, const void *x, int64_t n, int64_t t, double smooth,
                               const void *g, const void *lse, int nt);
-    /* y = ((x - mean) * rstd) * w + b; mean .. b per column if step is 1; w, b may be NULL */
+    /* y = ((x - mean) * rstd) * w + b; mean .. b per column if step is 1; w and b may be NULL, per column both or neither */
     void (*affine)(void *y, const void *x, const void *mean, const void *rstd, const void *w,
                    const void *b, int step, int64_t n, int nt);
     /* dx = s * ((g - a) - ((x - mean) * rstd) * c); all but g, x per column if step is 1 */

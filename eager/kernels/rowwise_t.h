@@ -103,40 +103,18 @@ static void FN(affine)(void *yv, const void *xv, const void *meanv, const void *
     T *y = yv;
     const T *x = xv, *mean = meanv, *rstd = rstdv, *w = wv, *b = bv;
 #define XHAT(L) ((L(x) - L(mean)) * L(rstd))
-#define XHAT_W(L) (XHAT(L) * L(w))
-#define XHAT_B(L) (XHAT(L) + L(b))
 #define XHAT_WB(L) (XHAT(L) * L(w) + L(b))
-#define PLANE(L) ((L(x) - m) * r)
-#define PLANE_W(L) (PLANE(L) * w0)
-#define PLANE_B(L) (PLANE(L) + b0)
-#define PLANE_WB(L) (PLANE(L) * w0 + b0)
-    if (step == 0) {
-        const T m = *mean, r = *rstd, w0 = w != NULL ? *w : (T)0, b0 = b != NULL ? *b : (T)0;
-        if (w != NULL && b != NULL) {
-            PASS(y, PLANE_WB);
-        } else if (w != NULL) {
-            PASS(y, PLANE_W);
-        } else if (b != NULL) {
-            PASS(y, PLANE_B);
-        } else {
-            PASS(y, PLANE);
-        }
-    } else if (w != NULL && b != NULL) {
-        PASS(y, XHAT_WB);
+#define PLANE(L) (((L(x) - m) * r) * w0 + b0)
+    if (step == 0) { /* times 1 or plus -0 changes no bits */
+        const T m = *mean, r = *rstd, w0 = w != NULL ? *w : (T)1, b0 = b != NULL ? *b : -(T)0;
+        PASS(y, PLANE);
     } else if (w != NULL) {
-        PASS(y, XHAT_W);
-    } else if (b != NULL) {
-        PASS(y, XHAT_B);
+        PASS(y, XHAT_WB);
     } else {
         PASS(y, XHAT);
     }
-#undef XHAT_W
-#undef XHAT_B
 #undef XHAT_WB
 #undef XHAT
-#undef PLANE_W
-#undef PLANE_B
-#undef PLANE_WB
 #undef PLANE
 }
 
@@ -169,6 +147,100 @@ static void FN(norms)(void *yv, const void *xv, const void *w, const void *b, in
     for (; i < rows; i++) {
         FN(norm)
         (y + i * n, x + i * n, w, b, n, eps, center, mean != NULL ? mean + i : NULL, rstd + i, nt);
+    }
+}
+
+/* a * b + c, rounded once. */
+WF_INLINE V FN(fused)(V a, V b, V c)
+{
+#if WF_VBYTES == 64 && ESIZE == 4
+    return (V)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif WF_VBYTES == 64
+    return (V)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
+#elif WF_VBYTES == 32 && ESIZE == 4
+    return (V)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif WF_VBYTES == 32
+    return (V)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
+#else
+    for (int k = 0; k < VN; k++) {
+        a[k] = FMA(a[k], b[k], c[k]);
+    }
+    return a;
+#endif
+}
+
+/* y = fma((x - m) * r, w, b) of one w and one b. */
+WF_INLINE void FN(affine_once)(T *y, const T *x, T m, T r, T w, T b, int64_t n, int nt)
+{
+    const V zero = {0}, wv = w - zero, bv = b - zero; /* of -0, too */
+    int64_t i = 0;
+    for (; i + VN <= n; i += VN) {
+        const V v = FN(fused)((REG(x) - m) * r, wv, bv);
+        if (nt) {
+            STREAM(y + i, v);
+        } else {
+            *(VMEM *)(y + i) = (VMEM)v;
+        }
+    }
+    if (i < n) { /* one register more, part of which counts */
+        T part[VN] = {0};
+        memcpy(part, x + i, (size_t)(n - i) * sizeof(T));
+        const V v = FN(fused)(((V) * (const VMEM *)part - m) * r, wv, bv);
+        memcpy(y + i, &v, (size_t)(n - i) * sizeof(T));
+    }
+}
+
+static void FN(norm_runs)(void *yv, const void *xv, const void *wv, const void *bv, int64_t n,
+                          int64_t each, double eps, void *mean, void *rstd, int nt)
+{
+    T *y = yv;
+    const T *x = xv, *w = wv, *b = bv;
+    const T m = DIV(FN(sum)(x, NULL, NULL, 0, 0, n), (T)n);
+    const T var = DIV(FN(sum_sqdev)(x, x + n, NULL, m, 0, n), (T)n);
+    const T r = DIV((T)1, SQRT(ADD(var, (T)eps)));
+    for (int64_t i = 0, run = 0; i < n; i += each, run++) { /* times 1 or plus -0 changes no bits */
+        FN(affine_once)
+        (y + i, x + i, m, r, w != NULL ? w[run] : (T)1, b != NULL ? b[run] : -(T)0, each, nt);
+    }
+    memcpy(mean, &m, sizeof m);
+    memcpy(rstd, &r, sizeof r);
+}
+
+static void FN(scale_runs)(void *gwv, const void *gv, const void *wv, int64_t n, int64_t each)
+{
+    T *gw = gwv;
+    const T *w = wv;
+    for (int64_t i = 0; i < n; i += each, w++) {
+        for (int64_t k = i; k < i + each; k++) {
+            gw[k] = MUL(((const T *)gv)[k], *w);
+        }
+    }
+}
+
+static void FN(norm_lanes)(void *dwv, void *dbv, const void *gv, const void *xv, const void *mean,
+                           const void *rstd, int64_t n, int init)
+{
+    enum { NA = WF_LANES / VN };
+    T *dw = dwv, *db = dbv;
+    const T *g = gv, *x = xv, m = *(const T *)mean, r = *(const T *)rstd;
+    V a[NA], b[NA];
+    WF_UNROLL for (int k = 0; k < NA; k++)
+    {
+        a[k] = init ? -(V){0} : (V) * (const VMEM *)(dw + k * VN);
+        b[k] = init ? -(V){0} : (V) * (const VMEM *)(db + k * VN);
+    }
+    for (int64_t at = 0; at < n; at += WF_LANES) {
+        WF_UNROLL for (int k = 0; k < NA; k++)
+        {
+            const int64_t i = at + k * VN;
+            a[k] = a[k] + REG(g) * ((REG(x) - m) * r);
+            b[k] = b[k] + REG(g);
+        }
+    }
+    WF_UNROLL for (int k = 0; k < NA; k++)
+    {
+        *(VMEM *)(dw + k * VN) = (VMEM)a[k];
+        *(VMEM *)(db + k * VN) = (VMEM)b[k];
     }
 }
 

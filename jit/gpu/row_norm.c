@@ -64,6 +64,7 @@ typedef struct norm {
     wf_view of[OPERANDS]; /* dense */
     bool center, weight;
     int64_t rows, n;
+    int64_t d[4]; /* WF_FLAG_CHANNELS: samples, groups, channels of each, elements of each */
 } norm;
 
 /* (x - mean) * rstd */
@@ -72,17 +73,33 @@ static int normal(writer *w, const norm *t, int x, int mean, int rstd)
     return f2(w, WF_OP_MUL, t->center ? f2(w, WF_OP_SUB, x, mean) : x, rstd);
 }
 
+typedef enum shape { WHOLE, OF_ROWS, OF_COLUMNS } shape;
+
+/* v over all elements, a matrix or, with channels, what their axes are; OF_ROWS: a value a row, OF_COLUMNS: a weight. */
+static wf_view spread(const norm *t, const wf_view *v, shape of)
+{
+    if (!t->d[1])
+        return matrix(v, t->rows, t->n, of == WHOLE ? t->n : of == OF_ROWS, of != OF_ROWS);
+    wf_view r = {.data = v->data, .dtype = v->dtype, .rank = 4};
+    memcpy(r.dims, t->d, sizeof t->d);
+    r.strides[3] = of == WHOLE;
+    r.strides[2] = of == WHOLE ? t->d[3] : of == OF_COLUMNS;
+    r.strides[1] = of == OF_ROWS ? 1 : t->d[2] * (of == WHOLE ? t->d[3] : 1);
+    r.strides[0] = of == OF_COLUMNS ? 0 : t->d[1] * r.strides[1];
+    return r;
+}
+
 /* The operands of a program, in the order of its inputs. */
 static void operands_of(const norm *t, bool weight, wf_view src[OPERANDS])
 {
     int n = 0;
-    src[n++] = matrix(&t->of[G], t->rows, t->n, t->n, 1);
-    src[n++] = matrix(&t->of[X], t->rows, t->n, t->n, 1);
+    src[n++] = spread(t, &t->of[G], WHOLE);
+    src[n++] = spread(t, &t->of[X], WHOLE);
     if (t->center)
-        src[n++] = matrix(&t->of[MEAN], t->rows, t->n, 1, 0);
-    src[n++] = matrix(&t->of[RSTD], t->rows, t->n, 1, 0);
+        src[n++] = spread(t, &t->of[MEAN], OF_ROWS);
+    src[n++] = spread(t, &t->of[RSTD], OF_ROWS);
     if (weight)
-        src[n++] = matrix(&t->of[W], t->rows, t->n, 0, 1);
+        src[n++] = spread(t, &t->of[W], OF_COLUMNS);
 }
 
 static bool write_dx(wf_program *p, const void *arg)
@@ -134,12 +151,13 @@ static int run_dx(norm *t)
     wf_program own;
     const wf_gpu_spelling k = spelling_of(t, write_dx);
     const wf_program *p = wf_gpu_spelled(&k, t, &own);
-    wf_view src[OPERANDS], dst = matrix(&t->e->dst[0], t->rows, t->n, t->n, 1);
+    wf_view src[OPERANDS], dst = spread(t, &t->e->dst[0], WHOLE);
     uint64_t n;
     operands_of(t, t->weight, src);
     scalar_of(t->compute, (double)t->n, &n);
     const void *scalars[1] = {&n};
-    const wf_program_args a = {.dst = &dst, .src = src, .scalars = scalars, .axes = 2};
+    const unsigned axes = t->d[1] ? 12 : 2;
+    const wf_program_args a = {.dst = &dst, .src = src, .scalars = scalars, .axes = axes};
     return p ? wf_gpu_program(t->ordinal, p, 0, &a, t->e->why) : WEFT_EUNSUPPORTED;
 }
 
@@ -151,10 +169,10 @@ static int run_sums(norm *t)
     const wf_program *p = wf_gpu_spelled(&k, t, &own);
     wf_view src[OPERANDS], dst[2];
     operands_of(t, false, src);
-    dst[0] = matrix(&t->e->dst[1], t->rows, t->n, 0, 1);
+    dst[0] = spread(t, &t->e->dst[1], OF_COLUMNS);
     if (t->center)
-        dst[1] = matrix(&t->e->dst[2], t->rows, t->n, 0, 1);
-    const wf_program_args a = {.dst = dst, .src = src, .axes = 1};
+        dst[1] = spread(t, &t->e->dst[2], OF_COLUMNS);
+    const wf_program_args a = {.dst = dst, .src = src, .axes = t->d[1] ? 9 : 1};
     return p ? wf_gpu_program(t->ordinal, p, 0, &a, t->e->why) : WEFT_EUNSUPPORTED;
 }
 
@@ -173,11 +191,18 @@ int wf_gpu_row_norm_bwd(int ordinal, wf_exec *e)
     t.rows = wf_view_numel(&e->src[at_rstd]);
     const bool only = (e->attr->flags & WF_FLAG_DX_ONLY) != 0;
     t.n = !only ? wf_view_numel(&e->dst[1]) : t.rows > 0 ? wf_view_numel(of[X]) / t.rows : 0;
+    if (e->attr->flags & WF_FLAG_CHANNELS) {
+        const wf_view *x = of[X];
+        memcpy(t.d + 1, x->dims + x->rank - 3, 3 * sizeof *t.d);
+        t.d[0] = t.d[1] > 0 ? t.rows / t.d[1] : 0;
+        t.n = t.d[1] > 0 ? t.d[2] * t.d[3] : 0;
+    }
+    const bool sums = !only && wf_view_numel(&e->dst[1]) > 0;
     t.weight = of[W] && of[W]->data;
     for (int i = 0; i < OPERANDS && status == 0; i++)
         if (of[i] && of[i]->data)
             status = wf_gpu_dense(&t.temps, of[i], of[i]->dtype, &t.of[i], e->why);
-    if (status == 0 && t.n > 0 && !only)
+    if (status == 0 && sums)
         status = run_sums(&t);
     if (status == 0 && t.n > 0 && t.rows > 0)
         status = run_dx(&t);

@@ -185,7 +185,28 @@ static int check_trailing(const wf_type *src, int x, int op, int k, const char *
     return code;
 }
 
-/* The attribute "number of trailing axes", in [1, rank]. */
+/* The same of the weight or bias of WF_FLAG_CHANNELS: [groups, c, 1] of x[.., groups, c, each]. */
+static int check_affine(const wf_attr *attr, const wf_type *src, int x, int op, int k,
+                        const char *name, wf_why *why)
+{
+    const wf_type *w = &src[op];
+    wf_type each = *w, t[2];
+    if (!(attr->flags & WF_FLAG_CHANNELS) || !wf_type_present(w)) {
+        return check_trailing(src, x, op, k, name, why);
+    }
+    if (w->rank != 3 || w->dims[2] != 1) {
+        int code =
+            wf_fail(why, WEFT_ESHAPE, "the %s must have the axes [groups, channels, 1]", name);
+        wf_hint(why, "x is [.., groups, channels of each, elements of each]");
+        return code;
+    }
+    t[0] = src[x];
+    each.dims[2] = t[0].dims[t[0].rank - 1];
+    t[1] = each;
+    return check_trailing(t, 0, 1, 3, name, why);
+}
+
+/* The attribute "number of trailing axes", in [1, rank]; two of three or more with WF_FLAG_CHANNELS. */
 static int trailing_axes(const wf_attr *attr, const wf_type *x, int *k, wf_why *why)
 {
     int code = wf_check_attr(attr, 1, -1, -1, why);
@@ -198,6 +219,9 @@ static int trailing_axes(const wf_attr *attr, const wf_type *x, int *k, wf_why *
                     attr->ints[0], x->rank);
         wf_hint(why, "choose 1 to the rank of x; 1 normalises each row of the last axis");
         return code;
+    }
+    if ((attr->flags & WF_FLAG_CHANNELS) && (attr->ints[0] != 2 || x->rank < 3)) {
+        return wf_fail(why, WEFT_ESHAPE, "channels are normalised over two axes of three or more");
     }
     *k = (int)attr->ints[0];
     return 0;
@@ -214,22 +238,25 @@ static wf_type statistic(const wf_type *x, int k)
 
 /* The gradient of a weight: shape of the trailing axes, dtype of the weight if there is one; without elements where it is
  * not asked for. */
-static wf_type weight_gradient(const wf_type *x, int k, const wf_type *w, bool none)
+static wf_type weight_gradient(const wf_attr *attr, const wf_type *x, int k, const wf_type *w)
 {
-    if (none) {
+    if (attr->flags & WF_FLAG_DX_ONLY) {
         return (wf_type){.rank = 1, .dtype = x->dtype};
     }
+    const bool channels = attr->flags & WF_FLAG_CHANNELS;
+    k = channels ? 3 : k;
     wf_type t = {.rank = (uint8_t)k,
                  .dtype = w != NULL && wf_type_present(w) ? w->dtype : x->dtype};
     memcpy(t.dims, x->dims + x->rank - k, (size_t)k * sizeof t.dims[0]);
+    t.dims[k - 1] = channels ? 1 : t.dims[k - 1];
     return t;
 }
 
 WF_INFER(layer_norm)
 {
     int k, code = trailing_axes(attr, &src[0], &k, why);
-    if (code || (nsrc > 1 && (code = check_trailing(src, 0, 1, k, "weight", why))) ||
-        (nsrc > 2 && (code = check_trailing(src, 0, 2, k, "bias", why)))) {
+    if (code || (nsrc > 1 && (code = check_affine(attr, src, 0, 1, k, "weight", why))) ||
+        (nsrc > 2 && (code = check_affine(attr, src, 0, 2, k, "bias", why)))) {
         return code;
     }
     dst[0] = src[0];
@@ -237,9 +264,18 @@ WF_INFER(layer_norm)
     return 0;
 }
 
+/* What layer_norm alone has. */
+static int no_channels(const wf_attr *attr, wf_why *why)
+{
+    return attr->flags & WF_FLAG_CHANNELS
+               ? wf_fail(why, WEFT_EINVALID, "rms_norm has no weights of channels")
+               : 0;
+}
+
 WF_INFER(rms_norm)
 {
-    int k, code = trailing_axes(attr, &src[0], &k, why);
+    int k, code = no_channels(attr, why);
+    code = code ? code : trailing_axes(attr, &src[0], &k, why);
     if (code || (nsrc > 1 && (code = check_trailing(src, 0, 1, k, "weight", why)))) {
         return code;
     }
@@ -268,7 +304,7 @@ static int infer_norm_bwd(const wf_attr *attr, int nsrc, const wf_type *src, int
     int k, code = trailing_axes(attr, &src[1], &k, why);
     if (code || (code = wf_check_same_dtype(src, 0, 1, why)) ||
         (code = check_same_dims(src, 0, 1, why)) ||
-        (nsrc > weight && (code = check_trailing(src, 1, weight, k, "weight", why)))) {
+        (nsrc > weight && (code = check_affine(attr, src, 1, weight, k, "weight", why)))) {
         return code;
     }
     wf_type want = statistic(&src[1], k);
@@ -278,8 +314,7 @@ static int infer_norm_bwd(const wf_attr *attr, int nsrc, const wf_type *src, int
         }
     }
     dst[0] = src[1];
-    dst[1] = weight_gradient(&src[1], k, nsrc > weight ? &src[weight] : NULL,
-                             (attr->flags & WF_FLAG_DX_ONLY) != 0);
+    dst[1] = weight_gradient(attr, &src[1], k, nsrc > weight ? &src[weight] : NULL);
     return 0;
 }
 
@@ -292,7 +327,8 @@ WF_INFER(layer_norm_bwd)
 
 WF_INFER(rms_norm_bwd)
 {
-    return infer_norm_bwd(attr, nsrc, src, 2, 3, dst, why);
+    const int code = no_channels(attr, why);
+    return code ? code : infer_norm_bwd(attr, nsrc, src, 2, 3, dst, why);
 }
 
 /* -- batch_norm --------------------------------------------------------------------------------------- */

@@ -318,6 +318,21 @@ static unsigned trailing(const wf_type *t, const wf_attr *attr)
     return ~0u << (t->rank - (int)attr->ints[0]);
 }
 
+/* Elements of x[.., groups, c, each] that are normalised together: those of c channels of `each`. */
+typedef struct channels {
+    int64_t groups, c, each;
+} channels;
+static channels channels_of(const wf_type *t, const wf_attr *attr)
+{
+    const int64_t *d = t->dims + t->rank;
+    return attr->flags & WF_FLAG_CHANNELS ? (channels){d[-3], d[-2], d[-1]} : (channels){0, 0, 0};
+}
+/* The channel of element i of line r. */
+static int64_t channel_of(const channels *k, int64_t r, int64_t i)
+{
+    return r % k->groups * k->c + i / k->each;
+}
+
 /* y = ((x - mean) rstd) w + b; w and b may be absent. The statistics of a batch may be given. */
 void wf_in_norm(wf_in_call *k)
 {
@@ -326,6 +341,7 @@ void wf_in_norm(wf_in_call *k)
     const bool batch = k->op == WF_OP_BATCH_NORM, center = k->op != WF_OP_RMS_NORM;
     const bool given = batch && !(k->attr->flags & WF_FLAG_TRAINING);
     const wf_array *b = center ? operand(k, 2) : NULL;
+    const channels ch = channels_of(&x->type, batch ? &(wf_attr){0} : k->attr);
     int c = wf_in_compute(x->type.dtype);
     split s = split_axes(&x->type, batch ? all_but_channels : trailing(&x->type, k->attr));
     for (int64_t r = 0; r < s.lines; r++) {
@@ -337,10 +353,16 @@ void wf_in_norm(wf_in_call *k)
         uint64_t var = given ? wf_in_load(m, &k->src[4], r, c) : mean_of(m, c, &v);
         uint64_t rstd = rstd_of(k, c, var);
         for (int64_t i = 0; i < s.n; i++) {
-            const int64_t at = place(&s, r, i), of = batch ? r : i;
+            const int64_t at = place(&s, r, i);
+            const int64_t of = batch ? r : ch.groups ? channel_of(&ch, r, i) : i;
             uint64_t y = R2(MUL, R2(SUB, wf_in_load(m, x, at, c), mean), rstd);
-            y = w ? R2(MUL, y, wf_in_load(m, w, of, c)) : y;
-            y = b ? R2(ADD, y, wf_in_load(m, b, of, c)) : y;
+            if (w && b && ch.groups) {
+                const uint64_t wv = wf_in_load(m, w, of, c), bv = wf_in_load(m, b, of, c);
+                y = wf_in_row(m, WF_OP_FMA, c, y, wv, bv);
+            } else {
+                y = w ? R2(MUL, y, wf_in_load(m, w, of, c)) : y;
+                y = b ? R2(ADD, y, wf_in_load(m, b, of, c)) : y;
+            }
             wf_in_store(m, &k->dst[0], at, c, y);
         }
         wf_in_put(&k->dst[1], r, center ? mean : rstd);
@@ -360,8 +382,9 @@ void wf_in_norm_bwd(wf_in_call *k)
     const wf_array *g = &k->src[0], *x = &k->src[1], *mean = center ? &k->src[batch ? 3 : 2] : NULL;
     const wf_array *spread = &k->src[batch ? 4 : center ? 3 : 2]; /* variance or rstd */
     const wf_array *w = operand(k, batch ? 2 : center ? 4 : 3);
+    const channels ch = channels_of(&x->type, batch ? &(wf_attr){0} : k->attr);
     int c = wf_in_compute(x->type.dtype);
-    const unsigned axes = batch ? all_but_channels : trailing(&x->type, k->attr);
+    unsigned axes = batch ? all_but_channels : trailing(&x->type, k->attr);
     split s = split_axes(&x->type, axes);
     for (int64_t r = 0; r < s.lines; r++) {
         uint64_t mu = mean ? wf_in_load(m, mean, r, c) : NUM(0), f = wf_in_load(m, spread, r, c);
@@ -371,7 +394,8 @@ void wf_in_norm_bwd(wf_in_call *k)
         f = batch && w ? R2(MUL, wf_in_load(m, w, r, c), rstd) : rstd;
         for (int64_t i = 0; i < s.n; i++) {
             xhat.v[i] = R2(MUL, R2(SUB, xhat.v[i], mu), rstd);
-            h.v[i] = w && !batch ? R2(MUL, h.v[i], wf_in_load(m, w, i, c)) : h.v[i];
+            const int64_t of = ch.groups ? channel_of(&ch, r, i) : i;
+            h.v[i] = w && !batch ? R2(MUL, h.v[i], wf_in_load(m, w, of, c)) : h.v[i];
             t.v[i] = R2(MUL, h.v[i], xhat.v[i]);
         }
         const uint64_t first = sum(c, &h), second = sum(c, &t);
@@ -385,13 +409,16 @@ void wf_in_norm_bwd(wf_in_call *k)
             wf_in_store(m, &k->dst[2], r, c, first);
         }
     }
+    const int64_t row = s.n; /* elements with one mean */
+    axes = ch.groups ? 3u << (x->type.rank - 3) : axes;
     s = split_axes(&x->type, ~axes);
     const int64_t weights = batch ? 0 : wf_type_numel(&k->dst[1].type); /* 0: there are none */
     for (int64_t i = 0; i < weights; i++) { /* of weight and bias: sums over the lines */
         line gl = read_line(k, 0, g, &s, i, c), xhat = read_line(k, 1, x, &s, i, c);
         for (int64_t r = 0; r < s.n; r++) {
-            uint64_t d = R2(SUB, xhat.v[r], mean ? wf_in_load(m, mean, r, c) : NUM(0));
-            xhat.v[r] = R2(MUL, gl.v[r], R2(MUL, d, wf_in_load(m, spread, r, c)));
+            const int64_t of = place(&s, i, r) / row;
+            uint64_t d = R2(SUB, xhat.v[r], mean ? wf_in_load(m, mean, of, c) : NUM(0));
+            xhat.v[r] = R2(MUL, gl.v[r], R2(MUL, d, wf_in_load(m, spread, of, c)));
         }
         wf_in_store(m, &k->dst[1], i, c, sum(c, &xhat));
         if (center) {

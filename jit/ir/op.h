@@ -131,6 +131,7 @@ static inline int64_t wf_type_bytes(const wf_type *t)
 #define WF_FLAG_SMALLEST 1u
 #define WF_FLAG_TRAINING 1u
 #define WF_FLAG_DX_ONLY 1u
+#define WF_FLAG_CHANNELS 2u
 #define WF_FLAG_CEIL 1u
 #define WF_FLAG_COUNT_PAD 2u
 #define WF_FLAG_ADAPTIVE 4u

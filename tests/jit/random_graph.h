@@ -336,8 +336,14 @@ static inline void graph_norm(random_fn *r, bool layer)
     double eps = 1e-5;
     wf_attr a = {.ints = &k, .n_ints = 1, .flt = &eps, .n_flt = 1};
     wf_why why;
-    w.rank = (uint8_t)k;
-    memcpy(w.dims, t.dims + t.rank - k, (size_t)k * sizeof *w.dims);
+    if (layer && t.rank > 2 && random_below(r, 2)) {
+        k = 2;
+        a.flags = WF_FLAG_CHANNELS;
+    }
+    const bool channels = a.flags;
+    w.rank = (uint8_t)(channels ? 3 : k);
+    memcpy(w.dims, t.dims + t.rank - w.rank, w.rank * sizeof *w.dims);
+    w.dims[w.rank - 1] = channels ? 1 : w.dims[w.rank - 1];
     w.dtype = (uint8_t)(random_below(r, 2) ? w.dtype : wf_dtype_compute(w.dtype));
     s[1] = random_below(r, 3) ? graph_operand(r, &w) : 0;
     s[2] = random_below(r, 3) ? graph_operand(r, &w) : 0;
@@ -348,7 +354,7 @@ static inline void graph_norm(random_fn *r, bool layer)
     }
     r->pool[r->n++] = dst[0];
     a.n_flt = 0;
-    a.flags = (uint8_t)(random_below(r, 3) ? 0 : WF_FLAG_DX_ONLY);
+    a.flags |= (uint8_t)(random_below(r, 3) ? 0 : WF_FLAG_DX_ONLY);
     wf_val b[5] = {graph_operand(r, &t), x, dst[1], layer ? dst[2] : weight, weight};
     random_add(r, layer ? WF_OP_LAYER_NORM_BWD : WF_OP_RMS_NORM_BWD, &a, layer ? 5 : 4, b);
 }

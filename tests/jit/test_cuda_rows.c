@@ -865,6 +865,18 @@ Test(cuda_rows, norms_and_losses)
             c.attr.flags = 0;
             check_layout(&c, 0);
         }
+        for (int given = 0; given < 2; given++) { /* samples, groups, channels, elements */
+            row_case c = {.op = WF_OP_LAYER_NORM_BWD,
+                          .nsrc = given ? 5 : 4,
+                          .src = {type(t, 4, 3, 2, 5, 37), type(t, 4, 3, 2, 5, 37),
+                                  type(stat, 2, 3, 2, 0, 0), type(stat, 2, 3, 2, 0, 0),
+                                  type(t, 3, 2, 5, 1, 0)}};
+            ints(&c, 1, 2, 0);
+            c.attr.flags = WF_FLAG_CHANNELS;
+            check(&c);
+            c.attr.flags |= WF_FLAG_DX_ONLY;
+            check_layout(&c, 0);
+        }
         for (int smooth = 0; smooth < 2; smooth++) {
             row_case c = {.op = WF_OP_CROSS_ENTROPY,
                           .nsrc = 2,

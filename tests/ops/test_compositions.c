@@ -77,6 +77,54 @@ Test(compositions, group_and_instance_norm)
     }
 }
 
+/* The norm in the rows it is made of, halves in f32 until the result. */
+static weft_tensor spelled_out(const void *how, const weft_tensor *in, int n)
+{
+    const int64_t groups = *(const int64_t *)how;
+    const weft_dtype dtype = weft_dtype_of(in[0]), wide = dtype == WEFT_F64 ? WEFT_F64 : WEFT_F32;
+    const weft_shape s = weft_shape_of(in[0]);
+    weft_shape channels = {.n = s.n - 1, .v = {s.v[1]}};
+    weft_tensor y = weft_reshape(weft_cast(in[0], wide), S(s.v[0], groups, -1)), with[2];
+    for (int i = 1; i < s.n - 1; i++) {
+        channels.v[i] = 1;
+    }
+    y = weft_reshape(weft_layer_norm(y, .eps = 1e-3), s);
+    for (int i = 1; i < n; i++) {
+        with[i - 1] = weft_reshape(weft_cast(in[i], wide), channels);
+    }
+    y = n > 2 ? weft_fma(y, with[0], with[1]) : n > 1 ? weft_mul(y, with[0]) : y;
+    return weft_cast(y, dtype);
+}
+
+/* Channels that begin and end within blocks of a sum, at block limits, with few elements; every gradient. */
+Test(compositions, group_norm_has_the_bits_of_its_rows)
+{
+    static const int64_t shapes[][4] = {
+        {3, 6, 1, 1}, {2, 6, 7, 9}, {3, 4, 1, 4099}, {2, 2, 64, 64}};
+    for (int k = 0; k < COUNT(shapes) * 2 * COUNT(floats); k++) {
+        const int64_t *d = shapes[k % 4], groups = 1 + k / 2 % 2;
+        const weft_dtype dtype = (weft_dtype)floats[k / 8];
+        const int n = 2 + k / 4 % 2;
+        weft_tensor in[3], got[4], want_of[4];
+        weft_scope sc = weft_scope_begin();
+        in[0] = weft_randn(S(d[0], d[1], d[2], d[3]), dtype);
+        for (int i = 1; i < 3; i++) {
+            in[i] = weft_randn(S(d[1]), dtype);
+        }
+        for (int i = 0; i < n; i++) {
+            cr_assert_eq(weft_requires_grad_(in[i], true), WEFT_OK);
+        }
+        way ways[2] = {{call_group_norm, &groups, true}, {spelled_out, &groups, true}};
+        cr_assert_eq(with_gradients(&ways[0], in, n, got, n + 1), WEFT_OK, "%s", weft_last_error());
+        cr_assert_eq(with_gradients(&ways[1], in, n, want_of, n + 1), WEFT_OK, "%s",
+                     weft_last_error());
+        for (int i = 0; i <= n; i++) {
+            check_bits("group_norm", got[i], want_of[i]);
+        }
+        weft_scope_end(sc);
+    }
+}
+
 /* -- convolutions ------------------------------------------------------------------------------------------------- */
 
 typedef struct windows {

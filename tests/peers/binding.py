@@ -82,6 +82,9 @@ ConvTransposeInit = struct(
 EncoderInit = struct(
     layer=C.c_void_p, module=C.c_void_p, name=C.c_char_p, dim=L, heads=L, feedforward=L, dropout=D, norm_first=C.c_bool,
     gelu=C.c_bool, causal=C.c_bool, eps=D, dtype=I)
+GptInit = struct(
+    layer=C.c_void_p, module=C.c_void_p, name=C.c_char_p, vocab=L, dim=L, heads=L, layers=L, context=L, dropout=D,
+    tied=C.c_bool, eps=D, dtype=I)
 Backward = struct(loss=Tensor, gradient=Tensor, retain_graph=C.c_bool, create_graph=C.c_bool)
 GradOf = struct(
     outputs=C.POINTER(Tensor),
