@@ -47,6 +47,7 @@ enum {
     PLAIN_COLS = 64,
     PAGE = 4096, /* bytes */
     ROW_BYTES = PIECE * 8,
+    JUMP_FROM = 1 << 20, /* bytes of a source */
     LONG_ROW = 128,      /* elements of a row that is worth a call */
     ROWS_AHEAD = 8,      /* rows fetched before they are read */
     ROW = 32768,         /* elements of a block that needs no scratch */
@@ -74,6 +75,9 @@ typedef struct run {
     bool past;  /* the kernel itself stores past the caches, where results are written in place */
     bool ahead; /* the function asks for the tiles behind */
     bool in_place; /* a destination is a source, too */
+    /* Bytes from a block of a source to the next one, where blocks are parts of rows (halves of the last axis) that do not follow
+     * each other and hardware does not see where it goes on; 0: not to be asked for. */
+    int64_t jump[WF_WALK_OPS];
     int32_t slot[WF_WALK_OPS +
                  1]; /* where an operand's scratch tile starts; the last: values not yet cast */
 } run;
@@ -112,6 +116,13 @@ static const void *draw(const chunk *c, const wf_block *b, int k)
     return tile;
 }
 
+/* Asks for memory. (See wf_look_ahead why it is no call.) */
+__attribute__((always_inline)) static inline void ask_at(const char *p, int64_t bytes)
+{
+    for (int64_t i = 0; i < bytes; i += 64)
+        __builtin_prefetch(p + i);
+}
+
 /* Source k of the block as a contiguous tile of its wanted type; sets its bit in bcast if one element
  * stands for all. */
 static const void *load(chunk *c, const wf_block *b, int k, unsigned *bcast)
@@ -133,7 +144,9 @@ static const void *load(chunk *c, const wf_block *b, int k, unsigned *bcast)
         return tile;
     }
     const bool packed = is_packed(b, o);
-    if (packed && r->stream && !r->ahead)
+    if (packed && r->jump[k])
+        ask_at(b->ptr[o] + r->jump[k], n * r->w->op[o].esize);
+    else if (packed && r->stream && !r->ahead)
         wf_look_ahead(b->ptr[o], n * r->w->op[o].esize);
     if (packed && same)
         return b->ptr[o];
@@ -150,8 +163,12 @@ static const void *load(chunk *c, const wf_block *b, int k, unsigned *bcast)
     }
     if (b->col[o] == 1 && b->cols >= 64) {
         const int64_t in = (int64_t)wf_dtype_size(from), out = (int64_t)wf_dtype_size(to);
-        for (int64_t i = 0; i < b->rows; i++)
-            cast(tile + i * b->cols * out, b->ptr[o] + i * b->row[o] * in, (size_t)b->cols);
+        for (int64_t i = 0; i < b->rows; i++) {
+            const char *row = b->ptr[o] + i * b->row[o] * in;
+            if (r->jump[k])
+                ask_at(row + r->jump[k], b->cols * in);
+            cast(tile + i * b->cols * out, row, (size_t)b->cols);
+        }
         return tile;
     }
     char *raw = same ? tile : c->scratch + r->slot[r->w->nops];
@@ -526,6 +543,25 @@ static bool some_cast(const wf_tiles *t)
     return !same;
 }
 
+/* The jumps of a walk that is cut into rows, or into several of them, where what is read does not fit a thread's caches. */
+static void find_jumps(run *r)
+{
+    const wf_walk *w = r->w;
+    const int inner = w->rank - 1;
+    int64_t elements = 1;
+    for (int i = 0; i < w->rank; i++)
+        elements *= w->dims[i];
+    if (inner < 1 || w->col_dim != inner || w->cols != w->dims[inner] ||
+        (w->row_dim >= 0 && w->row_dim != inner - 1))
+        return;
+    for (int k = 0; k < r->t->nsrc; k++) {
+        const wf_walk_op *o = &w->op[r->t->ndst + k];
+        const int64_t step = o->strides[inner - 1];
+        if (o->strides[inner] == 1 && step > w->cols && elements * o->esize > JUMP_FROM)
+            r->jump[k] = step * w->rows * o->esize;
+    }
+}
+
 /* Is some destination read as well? */
 static bool is_in_place(const wf_tiles *t)
 {
@@ -641,6 +677,8 @@ void wf_tiles_run(const wf_tiles *t)
     for (int k = 0; k <= w.nops; k++)
         r.slot[k] = k * (int32_t)(r.tile * 8);
     cut_turned(&r, &w);
+    if (!r.band)
+        find_jumps(&r);
     const int64_t block = w.rows * w.cols;
     /* In place there are no stores to wait for, but a chunk still begins in memory that it has not asked for. */
     const bool is_long = leaves || (r.ahead && w.nblocks * block > 8 * GRAIN_PAST);
