@@ -12,7 +12,9 @@
  * Channels-last results are computed a block of channels at a time: every channel sees the same window, so that its walk is
  * one loop around the block's, in the same order of additions and comparisons.
  */
+#include "eager/cpuid.h"
 #include "eager/dense.h"
+#include "eager/kernels/pool.h"
 #include "eager/layout.h"
 
 enum { CHANNELS = 64 /* a block */, PIECE = 256 /* columns */, STEP = 8 /* of them, as vectors */ };
@@ -131,22 +133,8 @@ static inline int32_t key_bf16(uint16_t v)
 typedef int32_t four __attribute__((vector_size(16)));
 typedef float four_f32 __attribute__((vector_size(16)));
 
-static inline four choose(four take, four a, four b)
-{
-    return (take & a) | (~take & b);
-}
-/* Of values as f32 or i32. */
+/* Of values as f32. */
 static inline four fours_f32(const float *p)
-{
-    four v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-static inline four fours_bf16(const uint16_t *p)
-{
-    return (four){p[0], p[1], p[2], p[3]} << 16;
-}
-static inline four fours_i32(const int32_t *p)
 {
     four v;
     memcpy(&v, p, sizeof v);
@@ -156,92 +144,52 @@ static inline void put_f32(float *p, four v)
 {
     memcpy(p, &v, sizeof v);
 }
-static inline void put_bf16(uint16_t *p, four v)
+
+/* The kernels that look at channels which follow one another in memory; indices of planes are of 32 bits there. */
+static const wf_pool_kernels *pool_kernels(void)
 {
-    for (int i = 0; i < 4; i++) {
-        p[i] = (uint16_t)((uint32_t)v[i] >> 16);
-    }
-}
-static inline void put_i32(int32_t *p, four v)
-{
-    memcpy(p, &v, sizeof v);
-}
-/* Greater, or the first NaN: not less or equal, where there is none yet. */
-static inline four above_f32(four a, four b)
-{
-    const four_f32 x = (four_f32)a, y = (four_f32)b;
-    return ~(x <= y) & (y == y);
-}
-#define above_bf16 above_f32
-static inline four above_i32(four a, four b)
-{
-    return a > b;
+    static const wf_pool_kernels *const by_isa[WF_NISA] = {
+        [WF_ISA_SSE2] = &wf_pool_kernels_sse2,
+        [WF_ISA_AVX2] = &wf_pool_kernels_avx2,
+        [WF_ISA_AVX512] = &wf_pool_kernels_avx512,
+    };
+    return by_isa[wf_isa()];
 }
 
-/* The rows of channels-last results. Channels that follow one another are looked at four at a time, an index as wide as they
- * are, 32 bits, so the plane must fit it. */
-#define MAX_LAST(suffix, type, key_of)                                                             \
-    static void max_pixel_##suffix(const pool_args *a, const type *in, const int64_t *side,        \
-                                   type *out, int64_t *index)                                      \
-    {                                                                                              \
-        const wf_view *v = a->in;                                                                  \
-        const int64_t cs = v->strides[1], hs = v->strides[2], ws = v->strides[3];                  \
-        const int64_t dh = a->dilation[0], dw = a->dilation[1];                                    \
-        const int64_t h0 = side[0] + side[1] * dh, w0 = side[3] + side[4] * dw;                    \
-        const int64_t h1 = side[0] + side[2] * dh, w1 = side[3] + side[5] * dw;                    \
-        int64_t k = 0;                                                                             \
-        for (; cs == 1 && k + 4 <= a->c; k += 4) {                                                 \
-            const int32_t first = (int32_t)(h0 * a->w + w0);                                       \
-            four best = fours_##suffix(in + k + h0 * hs + w0 * ws);                                \
-            four at = {first, first, first, first};                                                \
-            for (int64_t h = h0; h < h1; h += dh) {                                                \
-                for (int64_t w = w0; w < w1; w += dw) {                                            \
-                    const int32_t flat = (int32_t)(h * a->w + w);                                  \
-                    const four x = fours_##suffix(in + k + h * hs + w * ws);                       \
-                    const four take = above_##suffix(x, best);                                     \
-                    best = choose(take, x, best);                                                  \
-                    at = choose(take, (four){flat, flat, flat, flat}, at);                         \
-                }                                                                                  \
-            }                                                                                      \
-            put_##suffix(out + k, best);                                                           \
-            for (int i = 0; i < 4; i++) {                                                          \
-                index[k + i] = at[i];                                                              \
-            }                                                                                      \
-        }                                                                                          \
-        for (; k < a->c; k++) {                                                                    \
-            const type *from = in + k * cs;                                                        \
-            int64_t at = h0 * a->w + w0;                                                           \
-            type best = from[h0 * hs + w0 * ws];                                                   \
-            for (int64_t h = h0; h < h1; h += dh) {                                                \
-                for (int64_t w = w0; w < w1; w += dw) {                                            \
-                    const type x = from[h * hs + w * ws];                                          \
-                    if (key_of(x) > key_of(best)) {                                                \
-                        best = x;                                                                  \
-                        at = h * a->w + w;                                                         \
-                    }                                                                              \
-                }                                                                                  \
-            }                                                                                      \
-            out[k] = best;                                                                         \
-            index[k] = at;                                                                         \
-        }                                                                                          \
-    }                                                                                              \
+/* The rows of channels-last results of a channels-last input: pixel by pixel, all channels of one. */
+static void max_last(const pool_args *a, int64_t begin, int64_t end, wf_pool_max_fn largest,
+                     int64_t size)
+{
+    const wf_view *v = a->in;
+    const int64_t dh = a->dilation[0], dw = a->dilation[1];
+    wf_pool_window w = {.down = dh * v->strides[2],
+                        .across = dw * v->strides[3],
+                        .index_down = (int32_t)(dh * a->w),
+                        .index_across = (int32_t)dw};
+    for (int64_t r = begin; r < end; r++) {
+        const char *image = (const char *)v->data + r / a->oh * v->strides[0] * size;
+        int64_t h0, w0, lo, hi;
+        clip(r % a->oh, a->h, a, 0, &h0, &lo, &hi);
+        h0 += lo * dh;
+        w.rows = hi - lo;
+        for (int64_t o = 0; o < a->ow; o++) {
+            const int64_t to = (r * a->ow + o) * a->c;
+            clip(o, a->w, a, 1, &w0, &lo, &hi);
+            w0 += lo * dw;
+            w.cols = hi - lo;
+            w.first = (int32_t)(h0 * a->w + w0);
+            w.in = image + (h0 * v->strides[2] + w0 * v->strides[3]) * size;
+            largest((char *)a->out + to * size, a->index + to, &w, a->c);
+        }
+    }
+}
+#define MAX_LAST(suffix, type)                                                                     \
     static void max_last_##suffix(void *arg, int64_t begin, int64_t end)                           \
     {                                                                                              \
-        const pool_args *a = arg;                                                                  \
-        for (int64_t r = begin; r < end; r++) {                                                    \
-            int64_t side[6];                                                                       \
-            clip(r % a->oh, a->h, a, 0, &side[0], &side[1], &side[2]);                             \
-            for (int64_t o = 0; o < a->ow; o++) {                                                  \
-                const int64_t to = (r * a->ow + o) * a->c;                                         \
-                clip(o, a->w, a, 1, &side[3], &side[4], &side[5]);                                 \
-                max_pixel_##suffix(a, IMAGE(type, a->in, r / a->oh, 0), side, (type *)a->out + to, \
-                                   a->index + to);                                                 \
-            }                                                                                      \
-        }                                                                                          \
+        max_last(arg, begin, end, pool_kernels()->suffix, (int64_t)sizeof(type));                  \
     }
 
-#define MAX_NARROW(suffix, type, key)                                                              \
-    MAX_ROWS(suffix, type, int32_t, key) MAX_LAST(suffix, type, key)
+#define MAX_NARROW(suffix, type, key) MAX_ROWS(suffix, type, int32_t, key) MAX_LAST(suffix, type)
 MAX_ROWS(u8, uint8_t, int32_t, SAME)
 MAX_ROWS(i8, int8_t, int32_t, SAME)
 MAX_ROWS(i16, int16_t, int32_t, SAME)
@@ -252,7 +200,6 @@ MAX_NARROW(bf16, uint16_t, key_bf16)
 MAX_NARROW(f32, float, wf_key_f32)
 MAX_ROWS(f64, double, int64_t, wf_key_f64)
 #undef MAX_NARROW
-#undef above_bf16
 #undef MAX_LAST
 #undef MAX_ROWS
 
@@ -764,7 +711,8 @@ WF_EXEC_DECL(pool2d)
     a.oh = y->dims[2];
     a.ow = y->dims[3];
     const wf_task_fn *of = max ? max_of[x->dtype] : avg_of[x->dtype];
-    const bool last = of[1] && wf_view_lies_last(y) && (!max || a.h * a.w <= INT32_MAX);
+    const bool kernel = a.h * a.w <= INT32_MAX && x->strides[1] == 1;
+    const bool last = of[1] && wf_view_lies_last(y) && (!max || kernel);
     run_rows(of, last, &a);
     return 0;
 }

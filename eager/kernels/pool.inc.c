@@ -1,0 +1,144 @@
+/*
+ * eager/kernels/pool.inc.c -- the largest of a window of channels-last images, compiled once per instruction set (WF_ISA).
+ *
+ * Channels are looked at a few registers at a time, an index beside each value. Invariants: those of pool.h; which element
+ * is chosen depends on the order of the window alone.
+ */
+#include "eager/kernels/pool.h"
+#include "eager/kernels/reduce_vec.h"
+#include "jit/ir/dtype.h"
+
+enum { VN = WF_VBYTES / 4, AT_ONCE = 4 /* registers */ };
+typedef int32_t lanes __attribute__((vector_size(WF_VBYTES)));
+typedef int32_t lanes_mem __attribute__((vector_size(WF_VBYTES), aligned(4), may_alias));
+
+WF_INLINE lanes choose(lanes take, lanes a, lanes b)
+{
+    return (take & a) | (~take & b);
+}
+/* Greater, or the first NaN: not less or equal, where there is none yet. */
+WF_INLINE lanes above_f32(lanes a, lanes b)
+{
+    const wf_vec_f32 x = (wf_vec_f32)a, y = (wf_vec_f32)b;
+    return (lanes)(~(x <= y) & (y == y));
+}
+#define above_bf16 above_f32
+WF_INLINE lanes above_i32(lanes a, lanes b)
+{
+    return (lanes)(a > b);
+}
+
+WF_INLINE lanes get_i32(const int32_t *p)
+{
+    return (lanes) * (const lanes_mem *)p;
+}
+WF_INLINE lanes get_f32(const float *p)
+{
+    return (lanes) * (const lanes_mem *)(const void *)p;
+}
+WF_INLINE lanes get_bf16(const uint16_t *p)
+{
+    uint32_t wide[VN];
+    lanes v;
+    for (int i = 0; i < VN; i++) {
+        wide[i] = (uint32_t)p[i] << 16;
+    }
+    memcpy(&v, wide, sizeof v);
+    return v;
+}
+WF_INLINE void put_i32(int32_t *p, lanes v)
+{
+    *(lanes_mem *)p = (lanes_mem)v;
+}
+WF_INLINE void put_f32(float *p, lanes v)
+{
+    *(lanes_mem *)(void *)p = (lanes_mem)v;
+}
+WF_INLINE void put_bf16(uint16_t *p, lanes v)
+{
+    uint32_t wide[VN];
+    memcpy(wide, &v, sizeof v);
+    for (int i = 0; i < VN; i++) {
+        p[i] = (uint16_t)(wide[i] >> 16);
+    }
+}
+
+static int32_t key_f32(float x)
+{
+    return wf_key_f32(x);
+}
+static int32_t key_bf16(uint16_t x)
+{
+    return wf_key_f32(wf_f32_of_bf16(x));
+}
+static int32_t key_i32(int32_t x)
+{
+    return x;
+}
+
+#define LARGEST(suffix, type)                                                                      \
+    /* Of N registers of channels from `in` on. */                                                 \
+    WF_INLINE void some_##suffix(type *out, int64_t *index, const wf_pool_window *w,               \
+                                 const type *in, int n)                                            \
+    {                                                                                              \
+        lanes best[AT_ONCE], at[AT_ONCE];                                                          \
+        WF_UNROLL for (int k = 0; k < n; k++)                                                      \
+        {                                                                                          \
+            best[k] = get_##suffix(in + k * VN);                                                   \
+            at[k] = w->first + (lanes){0};                                                         \
+        }                                                                                          \
+        for (int64_t i = 0; i < w->rows; i++) {                                                    \
+            int32_t flat = w->first + (int32_t)i * w->index_down;                                  \
+            const type *from = in + i * w->down;                                                   \
+            for (int64_t j = 0; j < w->cols; j++, from += w->across, flat += w->index_across) {    \
+                WF_UNROLL for (int k = 0; k < n; k++)                                              \
+                {                                                                                  \
+                    const lanes x = get_##suffix(from + k * VN),                                   \
+                                take = above_##suffix(x, best[k]);                                 \
+                    best[k] = choose(take, x, best[k]);                                            \
+                    at[k] = choose(take, flat + (lanes){0}, at[k]);                                \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+        WF_UNROLL for (int k = 0; k < n; k++)                                                      \
+        {                                                                                          \
+            int32_t found[VN];                                                                     \
+            put_##suffix(out + k * VN, best[k]);                                                   \
+            memcpy(found, &at[k], sizeof found);                                                   \
+            for (int i = 0; i < VN; i++) {                                                         \
+                index[k * VN + i] = found[i];                                                      \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    static void max_##suffix(void *outv, int64_t *index, const wf_pool_window *w, int64_t c)       \
+    {                                                                                              \
+        type *out = outv;                                                                          \
+        const type *in = w->in;                                                                    \
+        int64_t k = 0;                                                                             \
+        for (; k + AT_ONCE * VN <= c; k += AT_ONCE * VN) {                                         \
+            some_##suffix(out + k, index + k, w, in + k, AT_ONCE);                                 \
+        }                                                                                          \
+        for (; k + VN <= c; k += VN) {                                                             \
+            some_##suffix(out + k, index + k, w, in + k, 1);                                       \
+        }                                                                                          \
+        for (; k < c; k++) {                                                                       \
+            out[k] = in[k];                                                                        \
+            index[k] = w->first;                                                                   \
+            for (int64_t i = 0; i < w->rows; i++) {                                                \
+                for (int64_t j = 0; j < w->cols; j++) {                                            \
+                    const type x = in[k + i * w->down + j * w->across];                            \
+                    if (key_##suffix(x) > key_##suffix(out[k])) {                                  \
+                        out[k] = x;                                                                \
+                        index[k] =                                                                 \
+                            w->first + (int32_t)i * w->index_down + (int32_t)j * w->index_across;  \
+                    }                                                                              \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+    }
+LARGEST(f32, float)
+LARGEST(bf16, uint16_t)
+LARGEST(i32, int32_t)
+
+const wf_pool_kernels WF_JOIN(wf_pool_kernels,
+                              WF_ISA) = {.f32 = max_f32, .bf16 = max_bf16, .i32 = max_i32};
