@@ -229,6 +229,19 @@ static void gather(const engine *e, char *buf, const wf_view *v, bool second, in
     }
 }
 
+/* dst[i] = the job's map of x[i]; p and q are stepped by pstep. Powers are those of the row, so that they have its kernels. */
+static void apply(const engine *e, void *dst, const void *x, const void *y, const void *p,
+                  const void *q, int pstep, int64_t n)
+{
+    if (e->job->map != WF_MAP_ABSPOW) {
+        e->k->map(e->job->map, dst, x, y, p, q, pstep, n);
+        return;
+    }
+    const void *src[2] = {dst, p};
+    e->k->map(WF_MAP_ABS, dst, x, NULL, NULL, NULL, 0, n);
+    wf_row_kernel(WF_OP_POW, e->job->compute)(dst, src, (size_t)n, pstep || n < 2 ? 0 : 2);
+}
+
 /* Address of parameter `index`; NULL stays NULL. */
 static const void *param(const engine *e, const void *p, int64_t index)
 {
@@ -393,7 +406,7 @@ static void inner_block(const engine *e, int64_t kept, int64_t block, char *out)
         if (j->y != NULL) {
             gather(e, ys, j->y, true, oy, r, n, false);
         }
-        e->k->map(j->map, xs, x, ys, param(e, j->p, kept), param(e, j->q, kept), 0, n);
+        apply(e, xs, x, ys, param(e, j->p, kept), param(e, j->q, kept), 0, n);
         x = xs;
     }
     e->k->run[j->op](out, x, n);
@@ -603,7 +616,7 @@ static const void *tile_row(const tile *t, int64_t r, char *buf, char *second)
     if (j->y != NULL) {
         load(e, second, j->y, oy, e->g.ky[e->g.nk - 1], t->width);
     }
-    e->k->map(j->map, buf, x, second, t->p, t->q, j->one_param ? 0 : 1, t->width);
+    apply(e, buf, x, second, t->p, t->q, j->one_param ? 0 : 1, t->width);
     return buf;
 }
 
@@ -724,8 +737,8 @@ static void map_rows(const tile *t, int64_t r, int64_t m, char *to, const char *
     for (int64_t k = 0; k < m; k += REPEAT) {
         const int64_t n = m - k < REPEAT ? m - k : REPEAT, row = t->row0 + r + k;
         const char *y = j->y != NULL ? at(j->y, t->oy + row * t->width) : NULL;
-        e->k->map(j->map, to + k * width, at(j->x, t->ox + row * t->width), y, p, q,
-                  j->one_param ? 0 : 1, n * t->width);
+        apply(e, to + k * width, at(j->x, t->ox + row * t->width), y, p, q, j->one_param ? 0 : 1,
+              n * t->width);
     }
 }
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/kernels/kernels.h"
 #include "eager/pool.h"
 
 /* The value of v in a compute type. */
@@ -121,7 +122,8 @@ static int run_norm(wf_red_job *j, double order, int64_t n)
         wf_red_divide(j->out, j->compute, 1.0, true, n);
     } else if (status == 0 && j->map == WF_MAP_ABSPOW) {
         value q = value_of(j->compute, 1.0 / order);
-        wf_red_kernels_of(j->compute)->power(j->out, j->out, &q, n);
+        const void *src[2] = {j->out, &q};
+        wf_row_kernel(WF_OP_POW, j->compute)(j->out, src, (size_t)n, n < 2 ? 0 : 2);
     }
     return status;
 }
@@ -155,7 +157,9 @@ static int run_row(wf_exec *e, wf_red_job *j, void *scratch, double count, int64
     case WF_OP_LOGSUMEXP:
         status = run_with_parameter(j, e->op, count, scratch, n);
         if (status == 0) {
-            wf_red_kernels_of(j->compute)->add_log(j->out, scratch, j->out, n);
+            const void *src[2] = {j->out, scratch};
+            wf_row_kernel(WF_OP_LOG, j->compute)(j->out, src, (size_t)n, 0);
+            wf_row_kernel(WF_OP_ADD, j->compute)(j->out, src, (size_t)n, 0);
         }
         return status;
     case WF_OP_NORM:

@@ -86,6 +86,11 @@ static inline int wf_ct(int dtype)
     };
     return index[dtype];
 }
+/* The kernel of a row for f32 or f64. */
+static inline wf_map_fn wf_row_kernel(wf_op op, int compute)
+{
+    return wf_kernels_now()->map[wf_ct(compute)][op];
+}
 /* Asks for part [from, to) of `of` of the memory behind a tile while the tile is worked on: stores past the caches take the
  * place in which the processor would have looked ahead by itself, and tiles are too short for it to see where they lead.
  * (Not a function: gcc 12 takes one that does nothing but ask for one without effects, and drops its calls.) */

@@ -43,7 +43,7 @@ typedef struct wf_red_kernels {
     /* acc[c] = acc[c] op rows[0][c] op rows[1][c] ... in this order; init: starts at rows[0]. */
     void (*rows[WF_RED_COUNT])(void *acc, const void *const *rows, int64_t nrows, int64_t ncols,
                                int init);
-    /* dst[i] = map(x[i]); p and q are stepped by pstep (0 or 1). dst may be x or y. */
+    /* dst[i] = map(x[i]), not WF_MAP_ABSPOW; p and q are stepped by pstep (0 or 1). dst may be x or y. */
     void (*map)(wf_map map, void *dst, const void *x, const void *y, const void *p, const void *q,
                 int pstep, int64_t n);
     /* First index of the largest (sign > 0) or smallest value, NaN counting as both; *best = it. */
@@ -59,9 +59,6 @@ typedef struct wf_red_kernels {
     void (*stream)(void *dst, const void *src, size_t bytes);
     /* *out = the largest, the smallest of x[0..n) of i32; i64 only. */
     void (*i32[2])(void *out, const void *x, int64_t n);
-    /* out[i] = p[i] + log(x[i]) / pow(x[i], q[0]); floats only. */
-    void (*add_log)(void *out, const void *p, const void *x, int64_t n);
-    void (*power)(void *out, const void *x, const void *q, int64_t n);
 } wf_red_kernels;
 
 /* Canonical sums of values as they lie in memory, whatever their type: results are f32, or f64 for f64. */

@@ -159,18 +159,17 @@ static void stream(void *dst, const void *src, size_t bytes)
     memcpy(d + i, s + i, bytes - i);
 }
 
-#define KERNELS(sfx, bytes, truth_fn, max_fn, min_fn, add_log_fn, power_fn)                        \
+#define KERNELS(sfx, bytes, truth_fn, max_fn, min_fn)                                              \
     {                                                                                              \
         .size = bytes, .run = {run_sum_##sfx, run_prod_##sfx, run_max_##sfx, run_min_##sfx},       \
         .shorts = {shorts_sum_##sfx, shorts_prod_##sfx, shorts_max_##sfx, shorts_min_##sfx},       \
         .rows = {rows_sum_##sfx, rows_prod_##sfx, rows_max_##sfx, rows_min_##sfx},                 \
         .map = map_##sfx, .arg = arg_##sfx, .arg_row = arg_row_##sfx, .load = load_##sfx,          \
         .truth = truth_fn, .store = store_##sfx, .stream = stream, .i32 = {max_fn, min_fn},        \
-        .add_log = add_log_fn, .power = power_fn,                                                  \
     }
 
 const wf_red_kernels WF_JOIN(wf_red_kernels, WF_ISA)[3] = {
-    KERNELS(f32, 4, NULL, NULL, NULL, add_log_f32, power_f32),
-    KERNELS(f64, 8, NULL, NULL, NULL, add_log_f64, power_f64),
-    KERNELS(i64, 8, truth_i64, max_i32, min_i32, NULL, NULL),
+    KERNELS(f32, 4, NULL, NULL, NULL),
+    KERNELS(f64, 8, NULL, NULL, NULL),
+    KERNELS(i64, 8, truth_i64, max_i32, min_i32),
 };

@@ -1,5 +1,5 @@
 /*
- * eager/kernels/reduce_map.h -- template: elementwise work before and after a float reduction.
+ * eager/kernels/reduce_map.h -- template: elementwise work before a float reduction.
  *
  * The includer defines T and SFX.
  */
@@ -23,10 +23,10 @@ WF_INLINE void FN(map_steps)(wf_map map, T *dst, const T *x, const T *y, const T
         MAPCASE(WF_MAP_ABS, FABS(x[i]))
         MAPCASE(WF_MAP_SQUARE, MUL(x[i], x[i]))
         MAPCASE(WF_MAP_NONZERO, x[i] != (T)0 ? (T)1 : (T)0)
-        MAPCASE(WF_MAP_ABSPOW, FN(pow)(FABS(x[i]), P))
         MAPCASE(WF_MAP_EXPSUB, FN(exp)(SUB(x[i], P)))
         MAPCASE(WF_MAP_SQDEV, MUL(SUB(x[i], P), SUB(x[i], P)))
         MAPCASE(WF_MAP_XHAT, MUL(y[i], MUL(SUB(x[i], P), Q)))
+    case WF_MAP_ABSPOW: /* by the row's kernel, eager/reduce.c */
     case WF_MAP_COUNT:
         return;
     }
@@ -44,24 +44,5 @@ static void FN(map)(wf_map map, void *dst, const void *x, const void *y, const v
     }
 }
 #undef MAPCASE
-
-static void FN(add_log)(void *outv, const void *pv, const void *xv, int64_t n)
-{
-    T *out = outv;
-    const T *p = pv, *x = xv;
-    WF_IVDEP for (int64_t i = 0; i < n; i++)
-    {
-        out[i] = ADD(p[i], FN(log)(x[i]));
-    }
-}
-static void FN(power)(void *outv, const void *xv, const void *qv, int64_t n)
-{
-    T *out = outv;
-    const T *x = xv, q = *(const T *)qv;
-    WF_IVDEP for (int64_t i = 0; i < n; i++)
-    {
-        out[i] = FN(pow)(x[i], q);
-    }
-}
 
 #undef FN
