@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/pool.h"
 
 static double get(const void *p, int compute, int64_t i)
 {
@@ -55,6 +56,59 @@ static void channels_row(void *ctx, int64_t row, const void *const *in, void *co
     const char *w = j->w, *b = j->b;
     j->k->norm_runs(out[0], in[0], w != NULL ? w + of : NULL, b != NULL ? b + of : NULL, j->n,
                     j->each, j->eps, j->mean + at, j->rstd + at, nt);
+}
+
+/* Rows of channels of halves, a block after the other in the first cache: a whole row as f32 would leave it. */
+enum { BLOCKS = 1024 /* of a row, at most */, ROW_TASK = 1 << 15 /* elements */ };
+typedef struct halves {
+    const norm_job *j;
+    const wf_red_kernels *k;
+    const char *x;
+    char *y;
+    int x_dtype, y_dtype;
+} halves;
+
+/* The sum of a row's values, or of the squares of their distances from a mean. */
+static float sum_of_halves(const halves *h, const char *x, const float *mean, float *block)
+{
+    float parts[BLOCKS], total;
+    int64_t blocks = 0;
+    for (int64_t i = 0; i < h->j->n; i += WF_BLOCK, blocks++) {
+        const int64_t n = h->j->n - i < WF_BLOCK ? h->j->n - i : WF_BLOCK;
+        wf_rows_load(h->k, block, x + i * 2, h->x_dtype, n);
+        if (mean != NULL) {
+            h->k->map(WF_MAP_SQDEV, block, block, NULL, mean, NULL, 0, n);
+        }
+        h->k->run[WF_RED_SUM](&parts[blocks], block, n);
+    }
+    h->k->run[WF_RED_SUM](&total, parts, blocks);
+    return total;
+}
+
+static void halves_task(void *arg, int64_t begin, int64_t end)
+{
+    const halves *h = arg;
+    const norm_job *j = h->j;
+    _Alignas(64) float block[WF_BLOCK];
+    /* whole channels, or parts of one */
+    const int64_t most = j->each < WF_BLOCK ? WF_BLOCK / j->each * j->each : WF_BLOCK;
+    for (int64_t row = begin; row < end; row++) {
+        const char *x = h->x + row * j->n * 2;
+        const float n = (float)j->n, *w = j->w, *b = j->b;
+        const float mean = sum_of_halves(h, x, NULL, block) / n;
+        const float rstd = 1.0f / sqrtf(sum_of_halves(h, x, &mean, block) / n + (float)j->eps);
+        for (int64_t i = 0, m; i < j->n; i += m) {
+            const int64_t ch = row % j->groups * j->c + i / j->each, left = j->each - i % j->each;
+            m = j->n - i < most ? j->n - i : most;
+            m = j->each > WF_BLOCK && left < m ? left : m;
+            wf_rows_load(h->k, block, x + i * 2, h->x_dtype, m);
+            j->k->affine_runs(block, block, w != NULL ? w + ch : NULL, b != NULL ? b + ch : NULL, m,
+                              j->each, &mean, &rstd, 0);
+            h->k->store(h->y + (row * j->n + i) * 2, h->y_dtype, block, m);
+        }
+        ((float *)(void *)j->mean)[row] = mean;
+        ((float *)(void *)j->rstd)[row] = rstd;
+    }
 }
 
 static void norm_rows(void *ctx, int64_t row, int64_t count, const void *const *in,
@@ -113,6 +167,13 @@ static int run_norm(wf_exec *e, bool center)
             r.nt_limit = j.each * (int64_t)j.size % 64 == 0 ? INT64_MAX : 0;
             r.fn = channels_row;
             r.many = NULL;
+        }
+        if (j.each > 0 && wf_dtype_size(x->dtype) == 2 && j.n > WF_BLOCK / 2 &&
+            j.n <= (int64_t)BLOCKS * WF_BLOCK) {
+            halves h = {
+                &j, wf_red_kernels_of(compute), px.data, e->dst[0].data, x->dtype, e->dst[0].dtype};
+            wf_parallel_for(rows, ROW_TASK / j.n + 1, halves_task, &h);
+            r.rows = 0;
         }
         status = wf_rows_run(&r, e->why);
     }

@@ -38,6 +38,9 @@ typedef struct wf_row_kernels {
      * or the sum. nt: runs of `each` values start at a multiple of 64 bytes, too. */
     void (*norm_runs)(void *y, const void *x, const void *w, const void *b, int64_t n, int64_t each,
                       double eps, void *mean, void *rstd, int nt);
+    /* Its last step; n values, the last run may be short. */
+    void (*affine_runs)(void *y, const void *x, const void *w, const void *b, int64_t n,
+                        int64_t each, const void *mean, const void *rstd, int nt);
     /* gw = g * w, a w for every `each` values;   gw may be g */
     void (*scale_runs)(void *gw, const void *g, const void *w, int64_t n, int64_t each);
     /* The lanes of the canonical sums of g * ((x - mean) * rstd), dw[64], and of g, db[64]: n values more, or the first ones if

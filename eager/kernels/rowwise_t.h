@@ -190,18 +190,26 @@ WF_INLINE void FN(affine_once)(T *y, const T *x, T m, T r, T w, T b, int64_t n, 
     }
 }
 
-static void FN(norm_runs)(void *yv, const void *xv, const void *wv, const void *bv, int64_t n,
-                          int64_t each, double eps, void *mean, void *rstd, int nt)
+static void FN(affine_runs)(void *yv, const void *xv, const void *wv, const void *bv, int64_t n,
+                            int64_t each, const void *mean, const void *rstd, int nt)
 {
     T *y = yv;
-    const T *x = xv, *w = wv, *b = bv;
+    const T *x = xv, *w = wv, *b = bv, m = *(const T *)mean, r = *(const T *)rstd;
+    for (int64_t i = 0, run = 0; i < n; i += each, run++) { /* times 1 or plus -0 changes no bits */
+        FN(affine_once)
+        (y + i, x + i, m, r, w != NULL ? w[run] : (T)1, b != NULL ? b[run] : -(T)0,
+         n - i < each ? n - i : each, nt);
+    }
+}
+
+static void FN(norm_runs)(void *y, const void *xv, const void *w, const void *b, int64_t n,
+                          int64_t each, double eps, void *mean, void *rstd, int nt)
+{
+    const T *x = xv;
     const T m = DIV(FN(sum)(x, NULL, NULL, 0, 0, n), (T)n);
     const T var = DIV(FN(sum_sqdev)(x, x + n, NULL, m, 0, n), (T)n);
     const T r = DIV((T)1, SQRT(ADD(var, (T)eps)));
-    for (int64_t i = 0, run = 0; i < n; i += each, run++) { /* times 1 or plus -0 changes no bits */
-        FN(affine_once)
-        (y + i, x + i, m, r, w != NULL ? w[run] : (T)1, b != NULL ? b[run] : -(T)0, each, nt);
-    }
+    FN(affine_runs)(y, x, w, b, n, each, &m, &r, nt);
     memcpy(mean, &m, sizeof m);
     memcpy(rstd, &r, sizeof r);
 }
