@@ -51,7 +51,9 @@ typedef struct engine {
     const wf_sum_kernels *sum; /* for sums of values as they lie in memory, else NULL */
     wf_span_fn span;           /* for those and for sums of their squares, else NULL */
     void (*extreme)(void *, const void *, int64_t); /* of elements as they lie in memory, or NULL */
-    bool near; /* wide: the tree of a block's lanes is done in registers */
+    wf_map_fn
+        larger; /* wide: the row maximum or minimum of integers, which are compared as they lie in memory; or NULL */
+    bool near;  /* wide: the tree of a block's lanes is done in registers */
 } engine;
 
 const wf_red_kernels *wf_red_kernels_of(int compute)
@@ -675,9 +677,32 @@ static void wide_node(const tile *t, int64_t step, int64_t l, int level, char *a
     t->e->k->rows[t->e->job->op](acc, (const void *const[]){right}, 1, t->width, 0);
 }
 
+/* Rows of a type that is widened at the end only. */
+static void wide_as_it_lies(const tile *t, int64_t begin, int64_t end, char *acc)
+{
+    const engine *e = t->e;
+    const wf_view *x = e->job->x;
+    char *best = t->levels;
+    for (int64_t r = begin; r < end; r++) {
+        int64_t ox, oy;
+        row_offset(t, r, &ox, &oy);
+        const void *src[2] = {best, at(x, ox)};
+        if (r == begin) {
+            memcpy(best, src[1], (size_t)t->width * wf_dtype_size(x->dtype));
+        } else {
+            e->larger(best, src, (size_t)t->width, 0);
+        }
+    }
+    e->k->load(acc, best, x->dtype, 1, t->width);
+}
+
 /* Order-free: all rows one after the other. */
 static void wide_in_order(const tile *t, int64_t begin, int64_t end, char *acc)
 {
+    if (t->e->larger != NULL) {
+        wide_as_it_lies(t, begin, end, acc);
+        return;
+    }
     int64_t bytes = t->width * (int64_t)t->e->k->size;
     const void *rows[GROUP];
     int n = 0, init = 1;
@@ -920,7 +945,9 @@ static int run_outer(engine *e, bool narrow)
         const int64_t share = e->columns * size / wf_num_threads() / NARROW_BYTES * NARROW_BYTES;
         wide = share > 2 * wide ? 2 * wide : share > wide ? share : wide;
     }
-    e->tile = narrow ? e->columns : wide / size;
+    e->tile = narrow              ? e->columns
+              : e->larger != NULL ? WIDE_BYTES / (int64_t)wf_dtype_size(e->job->x->dtype)
+                                  : wide / size;
     const bool in_lanes = e->sum != NULL && cut_lanes(e, narrow);
     e->tiles = (e->columns + e->tile - 1) / e->tile;
     int64_t items = g->kept / e->columns * e->tiles * e->blocks;
@@ -1036,6 +1063,12 @@ int wf_red_run(const wf_red_job *job)
     if (inner || step == 0 || g->kd[g->nk - 1] < 4 || !is_nearer(&e, step)) {
         return run_inner(&e);
     }
+    e.larger =
+        order && step == 1 && job->compute == WEFT_I64 && job->x->dtype != WEFT_I64 &&
+                job->x->dtype != WEFT_BOOL && !job->truth && job->map == WF_MAP_NONE
+            ? wf_kernels_now()
+                  ->map[wf_ct(job->x->dtype)][job->op == WF_RED_MAX ? WF_OP_MAXIMUM : WF_OP_MINIMUM]
+            : NULL;
     if (step != 1) { /* rows are brought together before they are reduced */
         e.in_place = false;
         e.sum = NULL;

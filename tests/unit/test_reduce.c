@@ -306,6 +306,24 @@ Test(reduce, long_axes)
     }
 }
 
+/* Extremes of columns of every integer type: several tiles, one, few columns; rows shared by tasks; between other axes. */
+Test(reduce, extremes_of_integer_columns)
+{
+    static const int64_t shapes[][3] = {{1, 70, 5000}, {2, 300, 130}, {3, 5, 1000}, {1, 5000, 66}};
+    static const int types[] = {WEFT_U8, WEFT_I8, WEFT_I16, WEFT_I32, WEFT_I64};
+    int trial = 0;
+    for (int t = 0; t < 5; t++) {
+        for (int s = 0; s < 4; s++, trial++) {
+            operand x = make_operand(types[t], 3, shapes[s], PLAIN);
+            fill_operand(&x, 0);
+            set_machine(trial);
+            check(WF_OP_AMAX, &x.v, 2, 0, false, 0);
+            check(WF_OP_AMIN, &x.v, 2, 0, false, 0);
+            free_operand(&x);
+        }
+    }
+}
+
 /* Sums read as they lie in memory: rows in groups of four and what is left over, columns in strips, rows fewer and
  * more than the lanes, behind padding, of every float type. */
 Test(reduce, sums_in_memory)
