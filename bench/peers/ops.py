@@ -73,6 +73,7 @@ def large_ops():
         half_square = y.bfloat16().reshape(n // side, side)
         half_t = half.reshape(n // side, side).t()
         weight, bias = torch.randn(1024), torch.randn(1024)
+        both = torch.randn(n // 512, 1024)
         cases = {
             "add": lambda: x + y,
             "mul": lambda: x * y,
@@ -81,6 +82,7 @@ def large_ops():
             "atan2": lambda: torch.atan2(x, y),
             "gelu": lambda: F.gelu(x),
             "gelu_tanh": lambda: F.gelu(x, approximate="tanh"),
+            "gelu_half": lambda: both[:, :512] * F.gelu(both[:, 512:]),
             "cast_f32_bf16": lambda: x.bfloat16(),
             "cast_bf16_f32": lambda: half.float(),
             "cast_f32_f16": lambda: x.half(),
