@@ -200,6 +200,7 @@ Test(cuda_golden, reductions)
         {"rows_by_blocks", WF_CU_BLOCK_ROWS, add_centre, WEFT_F32, false, false, 0, 0, 0, 0},
         {"columns", WF_CU_OUTER, add_sum, WEFT_F32, false, false, 0, 0, 0, 0},
         {"rows_in_steps", WF_CU_SPLIT, add_sum, WEFT_F32, false, false, 0, 0, 0, 0},
+        {"vectors_in_steps", WF_CU_SPLIT, add_sum, WEFT_BF16, false, false, 0, 8, 0, 0},
         {"columns_in_steps", WF_CU_SPLIT_OUTER, add_sum, WEFT_F32, false, false, 0, 0, 0, 0},
         {"columns_in_words", WF_CU_SPLIT_OUTER, add_sum, WEFT_BF16, false, false, 0, 0, 2, 0},
         {"columns_by_threads", WF_CU_COLUMN, add_sum, WEFT_F32, false, false, 0, 0, 0, 0},
@@ -226,7 +227,7 @@ Test(cuda_golden, reductions)
         wf_text_free(&text);
         wf_kernel_free(&k);
     }
-    cr_assert_eq(seen, 12);
+    cr_assert_eq(seen, 13);
 }
 
 /* Gathers and scatters, transposes, a product with its bias, attention. */
