@@ -264,24 +264,91 @@ enum { HAS_WHOLE = 0 };
 
 #if defined(SIDE_PAST)
 /* Past the caches rows of dst are written by pieces, pairs of lines: single ones take twice as long. */
-enum { PIECE = SIDE_PAST * VECTOR };
-/* A Zen 5 reads so many bytes of a row before the next row's (of 32 to 64 rows as fast as from end to end; 128 bytes, or 2 KiB
- * and more, take up to twice as long), and has rows asked for ahead, 8 KiB: the second cache's sets have room for so many if
- * they lie a power of two apart. Elsewhere a piece, and bytes of the same row ahead. */
-enum { REACH = 512, REACH_OF_BYTES = 256, LEAD = 16, LEAD_OF_BYTES = 32, FEED_AHEAD = 384 };
+enum { PIECE = SIDE_PAST * VECTOR, PITCH = PIECE + LINE };
 
-/* Lines that are asked for into the second cache, where hardware does not foresee so many rows, one for each line that is turned:
- * many at once, or beside the stores, would wait for room. line: bytes to the next one, 0 if nothing is asked for. */
+/* Rows of src that are copied to scratch, a piece of one for each piece that is written: reads and writes of memory
+ * take place at the same time. ahead: bytes to what is asked for into the second cache, where hardware does not foresee so
+ * many rows; 0 where it does. */
+typedef struct feed {
+    const char *from;
+    char *to;
+    int64_t step, ahead;
+} feed;
+enum { FEED_AHEAD = 384 };
+
+static inline void feed_piece(feed *f, const char *to)
+{
+    (void)to;
+    if (f->ahead)
+        UNROLLED for (int i = 0; i < PIECE; i += LINE)
+        {
+            __builtin_prefetch(f->from + f->ahead + i, 0, 2);
+        }
+    UNROLLED for (int i = 0; i < PIECE; i += VECTOR)
+    {
+        put(f->to + i, get(f->from + i));
+    }
+    f->to += PITCH;
+    NEXT_ROW(f->from, f->step);
+}
+BLOCK_FN(past_1, uint8_t, 16, SIDE_PAST, lanes_of, vector, put_past, , ROUND8 ROUND8 ROUND8 ROUND8,
+         feed *, feed_piece)
+BLOCK_FN(past_2, uint16_t, 8, SIDE_PAST, lanes_of, vector, put_past, , ROUND16 ROUND16 ROUND16,
+         feed *, feed_piece)
+BLOCK_FN(past_4, uint32_t, 4, SIDE_PAST, lanes_of, vector, put_past, , ROUND32 ROUND32, feed *,
+         feed_piece)
+BLOCK_FN(past_8, uint64_t, 2, SIDE_PAST, lanes_of, vector, put_past, ROLLED, ROUND64, feed *,
+         feed_piece)
+
+/* Squares of a piece by a piece. While one is written the next one's lines are copied: read where they lie, as many of
+ * one set as a square has would drive each other out before their last quarter is read. (The last one is copied
+ * twice.) */
+#define PAST_SQUARES(T, width)                                                                     \
+    static inline void past_squares_##width(T *d, int64_t ldd, const T *s, int64_t s0, int64_t m,  \
+                                            int64_t n)                                             \
+    {                                                                                              \
+        enum { SIZE = sizeof(T), B = VECTOR / SIZE, L = PIECE / SIZE };                            \
+        _Alignas(64) char lines[2][L * PITCH];                                                     \
+        const bool many = wf_amd();                                                                \
+        for (int64_t j = 0; j < n; j += L) {                                                       \
+            feed f = {(const char *)(s + j * s0), lines[0], s0 * SIZE, 0};                         \
+            for (int64_t k = 0; k < L; k++)                                                        \
+                feed_piece(&f, NULL);                                                              \
+            for (int64_t i = 0, at = 0; i < m; i += L, at = 1 - at) {                              \
+                f.from = (const char *)(s + (i + L < m ? i + L : i) + j * s0);                     \
+                f.to = lines[1 - at];                                                              \
+                f.ahead = !many ? 0                                                                \
+                          : (m - i - L) * SIZE > FEED_AHEAD                                        \
+                              ? FEED_AHEAD                                                         \
+                              : FEED_AHEAD + (L * s0 - m) * SIZE; /* the rows behind these */      \
+                for (int64_t b = 0; b < L; b += B)                                                 \
+                    past_##width(d + (i + b) * ldd + j, ldd,                                       \
+                                 (const T *)(const void *)lines[at] + b, PITCH / SIZE, &f);        \
+            }                                                                                      \
+        }                                                                                          \
+    }
+PAST_SQUARES(uint8_t, 1)
+PAST_SQUARES(uint16_t, 2)
+PAST_SQUARES(uint32_t, 4)
+PAST_SQUARES(uint64_t, 8)
+/* -- the same on a Zen 5 -- */
+/* It reads so many bytes of a row before the next row's (of 32 to 64 rows as fast as from end to end; 128 bytes, or 2 KiB and
+ * more, take up to twice as long), and has rows asked for ahead, 8 KiB: the second cache's sets have room for so many if they
+ * lie a power of two apart. */
+enum { REACH = 512, REACH_OF_BYTES = 256, LEAD = 16, LEAD_OF_BYTES = 32 };
+
+/* Lines that are asked for into the second cache, one for each line that is turned: many at once, or beside the stores, would
+ * wait for room. */
 typedef struct asked {
     const char *at;
-    int64_t line, lines, left, skip; /* of a row: lines, and left of them; bytes to the next row */
+    int64_t lines, left, skip; /* of a row: lines, and left of them; bytes to the next row */
 } asked;
 
 static inline void ask_line(asked *a, const char *to)
 {
     (void)to;
     __builtin_prefetch(a->at, 0, 2);
-    a->at += a->line;
+    a->at += LINE;
     if (--a->left == 0) {
         a->left = a->lines;
         a->at += a->skip;
@@ -294,21 +361,21 @@ BLOCK_FN(asking_2, uint16_t, 8, SIDE, lanes_of, vector, put, , ROUND16 ROUND16 R
 BLOCK_FN(asking_4, uint32_t, 4, SIDE, lanes_of, vector, put, , ROUND32 ROUND32, asked *, ask_line)
 BLOCK_FN(asking_8, uint64_t, 2, SIDE, lanes_of, vector, put, , ROUND64, asked *, ask_line)
 
-/* What is copied to scratch, a piece for each piece that is written, so that memory is read and written at the same time. */
-typedef struct feed {
-    const char *from; /* NULL: nothing */
+/* Rows of `reach` bytes that are copied to scratch, a piece for each piece that is written. */
+typedef struct copied {
+    const char *from; /* NULL: nothing is */
     char *to;
     int64_t step, reach; /* bytes from row to row, bytes of one */
-} feed;
+} copied;
 
 /* `rows` pieces one behind the other, each to its row past the caches. */
 static __attribute__((noinline)) void put_pieces(char *to, int64_t out, const char *turned,
-                                                 int64_t rows, const feed *f)
+                                                 int64_t rows, const copied *c)
 {
-    const char *from = f->from;
-    char *into = f->to;
-    for (int64_t i = 0; i < rows; i += f->reach / PIECE) {
-        for (int64_t at = 0; at < f->reach; at += PIECE) {
+    const char *from = c->from;
+    char *into = c->to;
+    for (int64_t i = 0; i < rows; i += c->reach / PIECE) {
+        for (int64_t at = 0; at < c->reach; at += PIECE) {
             UNROLLED for (int k = 0; k < PIECE && from; k += VECTOR)
             {
                 put(into + at + k, get(from + at + k));
@@ -320,8 +387,8 @@ static __attribute__((noinline)) void put_pieces(char *to, int64_t out, const ch
             turned += PIECE;
             to += out;
         }
-        from = from ? from + f->step : NULL;
-        into += f->reach + LINE;
+        from = from ? from + c->step : NULL;
+        into += c->reach + LINE;
     }
 }
 
@@ -334,59 +401,55 @@ static __attribute__((noinline)) void gather_rows(char *to, int64_t pitch, const
             put(to + i, get(from + i));
 }
 
-/* `reach` bytes of so many rows as fill a piece of dst. While they are turned, squares of a line by a line in the first cache, the
+/* REACHED bytes of so many rows as fill a piece of dst. While they are turned, squares of a line by a line in the first cache, the
  * next ones are copied: read where they lie, rows of one set would drive each other out. */
-#define PAST_SQUARES(T, width)                                                                     \
-    static void past_squares_##width(T *d, int64_t ldd, const T *s, int64_t s0, int64_t m,         \
-                                     int64_t n)                                                    \
+#define FAR_SQUARES(T, width)                                                                      \
+    static void far_squares_##width(T *d, int64_t ldd, const T *s, int64_t s0, int64_t m,          \
+                                    int64_t n)                                                     \
     {                                                                                              \
         enum { SIZE = sizeof(T), B = LINE / SIZE, L = PIECE / SIZE, V = VECTOR / SIZE };           \
-        enum { MOST = SIZE == 1 ? REACH_OF_BYTES : REACH };                                        \
-        _Alignas(64) char lines[2][L * (MOST + LINE)];                                             \
+        enum { REACHED = SIZE == 1 ? REACH_OF_BYTES : REACH, PITCHED = REACHED + LINE };           \
+        enum { SIDES = REACHED / SIZE, ROWS = B * PIECE / REACHED }; /* of src, for B of dst */    \
+        _Alignas(64) char lines[2][L * PITCHED];                                                   \
         _Alignas(64) T turned[B * L];                                                              \
-        const bool zen5 = wf_amd_zen5(), asks = wf_amd();                                          \
-        const int64_t reach = zen5 ? MOST : PIECE, side = reach / SIZE, pitch = reach + LINE;      \
-        const int64_t rows = B * PIECE / reach, step = s0 * SIZE; /* of src, for B of dst */       \
-        const int64_t lead = zen5 ? (SIZE == 1 ? LEAD_OF_BYTES : LEAD) : FEED_AHEAD / PIECE * L;   \
+        const int64_t step = s0 * SIZE;                                                            \
         for (int64_t j = 0; j < n; j += L) {                                                       \
             const char *const first = (const char *)(s + j * s0);                                  \
-            gather_rows(lines[0], pitch, first, step, L, m < side ? m * SIZE : reach);             \
-            int64_t ahead = L + lead; /* of rows of `reach` bytes, the one to ask for */           \
-            for (int64_t i = 0, at = 0; i < m; i += side, at = 1 - at) {                           \
-                const int64_t now = m - i < side ? m - i : side, left = m - i - now;               \
+            int64_t ahead =                                                                        \
+                L + (SIZE == 1 ? LEAD_OF_BYTES : LEAD); /* row of REACHED to ask for */            \
+            gather_rows(lines[0], PITCHED, first, step, L, m < SIDES ? m * SIZE : REACHED);        \
+            for (int64_t i = 0, at = 0; i < m; i += SIDES, at = 1 - at) {                          \
+                const int64_t now = m - i < SIDES ? m - i : SIDES, left = m - i - now;             \
                 const char *from = first + (i + now) * SIZE;                                       \
-                feed f = {left < side ? NULL : from, lines[1 - at], step, reach};                  \
-                for (int64_t b = 0; b < now; b += B, ahead += rows) {                              \
+                copied c = {left < SIDES ? NULL : from, lines[1 - at], step, REACHED};             \
+                for (int64_t b = 0; b < now; b += B, ahead += ROWS) {                              \
                     const T *line = (const T *)(const void *)lines[at] + b;                        \
-                    asked a = {(const char *)turned, 0, reach / LINE, reach / LINE, 0};            \
-                    if (asks) {                                                                    \
-                        int64_t col = ahead / L * reach, row = ahead % L;                          \
-                        if (col >= m * SIZE) { /* the rows behind these */                         \
-                            col -= m * SIZE;                                                       \
-                            row += L;                                                              \
-                        }                                                                          \
-                        a = (asked){first + row * step + col, LINE, a.lines, a.lines,              \
-                                    step - reach};                                                 \
+                    int64_t col = ahead / L * REACHED, row = ahead % L;                            \
+                    if (col >= m * SIZE) { /* the rows behind these */                             \
+                        col -= m * SIZE;                                                           \
+                        row += L;                                                                  \
                     }                                                                              \
+                    asked a = {first + row * step + col, REACHED / LINE, REACHED / LINE,           \
+                               step - REACHED};                                                    \
                     for (int64_t k = 0; k < L; k += SIDE * V)                                      \
                         for (int64_t h = 0; h < B; h += V)                                         \
-                            asking_##width(turned + h * L + k, L, line + h + k * pitch / SIZE,     \
-                                           pitch / SIZE, &a);                                      \
+                            asking_##width(turned + h * L + k, L, line + h + k * PITCHED / SIZE,   \
+                                           PITCHED / SIZE, &a);                                    \
                     put_pieces((char *)(d + (i + b) * ldd + j), ldd *SIZE, (const char *)turned,   \
-                               B, &f);                                                             \
-                    f.from = f.from ? f.from + rows * step : NULL;                                 \
-                    f.to += rows * pitch;                                                          \
+                               B, &c);                                                             \
+                    c.from = c.from ? c.from + ROWS * step : NULL;                                 \
+                    c.to += ROWS * PITCHED;                                                        \
                 }                                                                                  \
-                if (left > 0 && left < side)                                                       \
-                    gather_rows(lines[1 - at], pitch, from, step, L, left *SIZE);                  \
+                if (left > 0 && left < SIDES)                                                      \
+                    gather_rows(lines[1 - at], PITCHED, from, step, L, left *SIZE);                \
             }                                                                                      \
         }                                                                                          \
     }
-PAST_SQUARES(uint8_t, 1)
-PAST_SQUARES(uint16_t, 2)
-PAST_SQUARES(uint32_t, 4)
-PAST_SQUARES(uint64_t, 8)
-#define PAST(squares) past_##squares
+FAR_SQUARES(uint8_t, 1)
+FAR_SQUARES(uint16_t, 2)
+FAR_SQUARES(uint32_t, 4)
+FAR_SQUARES(uint64_t, 8)
+#define PAST(squares) (wf_amd_zen5() ? far_##squares : past_##squares)
 #else
 enum { PIECE = LINE };
 #define PAST(squares) squares
