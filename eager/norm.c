@@ -141,6 +141,8 @@ static int run_norm(wf_exec *e, bool center)
         return 0;
     }
     wf_packed px = {.data = NULL}, w = {.data = NULL}, b = {.data = NULL};
+    void *spread[2] = {NULL, NULL};
+    size_t spread_bytes = 0;
     int status = wf_pack(&px, x, x->dtype, -1, e->why);
     if (status == 0 && e->nsrc > 1) {
         status = wf_pack(&w, &e->src[1], compute, -1, e->why);
@@ -164,19 +166,32 @@ static int run_norm(wf_exec *e, bool center)
             j.groups = x->dims[x->rank - 3];
             j.c = x->dims[x->rank - 2];
             j.each = x->dims[x->rank - 1];
+            if (j.each > 0 && j.each < WF_FEW_EACH) {
+                const int64_t channels = j.groups * j.c;
+                spread_bytes = (size_t)(channels * j.each) * j.size;
+                j.w = spread[0] = wf_rows_spread(w.data, 1.0, compute, channels, j.each);
+                j.b = spread[1] = wf_rows_spread(b.data, -0.0, compute, channels, j.each);
+                j.c *= j.each;
+                j.each = 1;
+                status = j.w == NULL || j.b == NULL
+                             ? wf_red_nomem(e->why, 2 * (int64_t)spread_bytes)
+                             : 0;
+            }
             r.nt_limit = j.each * (int64_t)j.size % 64 == 0 ? INT64_MAX : 0;
             r.fn = channels_row;
             r.many = NULL;
         }
-        if (j.each > 0 && wf_dtype_size(x->dtype) == 2 && j.n > WF_BLOCK / 2 &&
+        if (status == 0 && j.each > 0 && wf_dtype_size(x->dtype) == 2 && j.n > WF_BLOCK / 2 &&
             j.n <= (int64_t)BLOCKS * WF_BLOCK) {
             halves h = {
                 &j, wf_red_kernels_of(compute), px.data, e->dst[0].data, x->dtype, e->dst[0].dtype};
             wf_parallel_for(rows, ROW_TASK / j.n + 1, halves_task, &h);
             r.rows = 0;
         }
-        status = wf_rows_run(&r, e->why);
+        status = status != 0 ? status : wf_rows_run(&r, e->why);
     }
+    wf_scratch_free(spread[0], spread_bytes);
+    wf_scratch_free(spread[1], spread_bytes);
     wf_unpack(&px);
     wf_unpack(&w);
     wf_unpack(&b);

@@ -6,7 +6,7 @@
  * that tree, so that a task needs one pair of sums per level; dx of a row is computed on the same visit.
  * Rows that are too long for that give dx first, then the sums in tiles of columns; where the sums are not wanted
  * (WF_FLAG_DX_ONLY) that is all. Weights of channels (WF_FLAG_CHANNELS) have sums of their own: over the values of a
- * channel in every sample, block by block. Nothing of the size of an operand is allocated.
+ * channel in every sample, block by block. Nothing of the size of an operand is allocated, but where a channel has few elements.
  *
  * Invariant: tasks depend on shape only; every way gives the bits of the composition.
  */
@@ -338,6 +338,48 @@ static void channels_task(void *arg, int64_t begin, int64_t end)
     }
 }
 
+static void xhat_row(void *ctx, int64_t row, const void *const *in, void *const *out, int nt)
+{
+    const backward *j = ctx;
+    const int64_t at = row * j->size;
+    (void)nt;
+    j->convert->map(WF_MAP_XHAT, out[0], in[1], in[0], j->mean + at, j->rstd + at, 0, j->n);
+}
+
+/* Both sums of channels of a few elements each, of which blocks would have thousands of parts: g * xhat is stored first. */
+static int few_sums(const backward *j, wf_why *why)
+{
+    const int64_t channels = j->groups * j->c, all = j->rows * j->n;
+    char *t = wf_scratch((size_t)(all * j->size));
+    if (t == NULL) {
+        return wf_red_nomem(why, all * j->size);
+    }
+    wf_row_job r = {.rows = j->rows,
+                    .n = j->n,
+                    .compute = j->compute,
+                    .nin = 2,
+                    .nout = 1,
+                    .in = {{j->g, j->g_dtype}, {j->x, j->x_dtype}},
+                    .out = {{t, j->compute}},
+                    .fn = xhat_row,
+                    .ctx = (void *)(uintptr_t)j};
+    int status = wf_rows_run(&r, why);
+    wf_view v = {.data = t,
+                 .dtype = (uint8_t)j->compute,
+                 .rank = 3,
+                 .dims = {j->rows / j->groups, channels, j->each},
+                 .strides = {channels * j->each, j->each, 1}};
+    wf_red_job job = {.op = WF_RED_SUM, .compute = j->compute, .axes = 5, .x = &v, .out = j->parts};
+    for (int s = 0; s < 2 && status == 0; s++) {
+        status = wf_red_run(&job) != 0 ? wf_red_nomem(why, all * j->size) : 0;
+        v.data = (void *)(uintptr_t)j->g;
+        v.dtype = (uint8_t)j->g_dtype;
+        job.out = j->parts + channels * j->size;
+    }
+    wf_scratch_free(t, (size_t)(all * j->size));
+    return status;
+}
+
 /* A group of channels as it is visited: rows of the compute type, and scratch of its own. */
 typedef struct group {
     const char *g, *x;
@@ -434,7 +476,23 @@ static int run_channels(wf_exec *e, backward *j)
         j->per_task = (2 * WF_BLOCK + 2 * j->blocks) * j->size;
     }
     const size_t scratch = (size_t)((units + j->tile - 1) / j->tile * j->per_task);
-    int status = n > 0 && !once ? long_rows(j, e->why) : 0;
+    const char *w = j->w;
+    const int64_t c = j->c, each = j->each;
+    const bool few = n > 0 && each < WF_FEW_EACH && w != NULL;
+    const size_t spread = few ? (size_t)(channels * each * j->size) : 0;
+    if (few) { /* dx by a weight for every element */
+        j->w = wf_rows_spread(w, 1.0, j->compute, channels, each);
+        j->c = j->n;
+        j->each = 1;
+    }
+    int status = few && j->w == NULL ? wf_red_nomem(e->why, (int64_t)spread) : 0;
+    status = status == 0 && n > 0 && !once ? long_rows(j, e->why) : status;
+    if (few) {
+        wf_scratch_free((void *)(uintptr_t)j->w, spread);
+        j->w = w;
+        j->c = c;
+        j->each = each;
+    }
     j->parts = wf_scratch(parts);
     j->scratch = wf_scratch(scratch);
     if (status == 0 && (j->parts == NULL || j->scratch == NULL)) {
@@ -442,10 +500,12 @@ static int run_channels(wf_exec *e, backward *j)
     }
     if (status == 0) {
         memset(j->parts, 0, parts);
-        if (n > 0) {
+        if (n > 0 && j->each < WF_FEW_EACH) {
+            status = few_sums(j, e->why);
+        } else if (n > 0) {
             wf_parallel_for(units, j->tile, once ? groups_task : channels_task, j);
         }
-        for (int s = 0; s < 2; s++) {
+        for (int s = 0; s < 2 && status == 0; s++) {
             wf_view *dst = &e->dst[1 + s];
             j->convert->store(dst->data, dst->dtype, j->parts + s * channels * j->size, channels);
         }

@@ -74,6 +74,27 @@ void wf_rows_load(const wf_red_kernels *k, void *to, const void *from, int dtype
     }
 }
 
+void *wf_rows_spread(const void *w, double none, int compute, int64_t channels, int64_t each)
+{
+    void *to = wf_scratch((size_t)(channels * each) * wf_red_size(compute));
+    const float narrow = (float)none;
+    wf_view dst = {.data = to,
+                   .dtype = (uint8_t)compute,
+                   .rank = 2,
+                   .dims = {channels, each},
+                   .strides = {each, 1}};
+    wf_view src = dst;
+    src.data = w != NULL             ? (void *)(uintptr_t)w
+               : compute == WEFT_F64 ? (void *)&none
+                                     : (void *)(uintptr_t)&narrow;
+    src.strides[0] = w != NULL;
+    src.strides[1] = 0;
+    if (to != NULL) {
+        wf_copy(&dst, &src);
+    }
+    return to;
+}
+
 static void rows_task(void *arg, int64_t begin, int64_t end)
 {
     const row_run *r = arg;

@@ -40,6 +40,11 @@ enum { WF_STREAM_BYTES = 24 << 20 };
 /* to[0..n) = a row of another type as compute values; what lies behind is fetched, as the next row to come. */
 void wf_rows_load(const wf_red_kernels *k, void *to, const void *from, int dtype, int64_t n);
 
+/* Weights of channels of so few elements are spread over these: rows of such runs would be slow. */
+enum { WF_FEW_EACH = 16 };
+/* Scratch of channels * each compute values, each of w[channels] as often; w NULL: `none`. NULL: no memory. */
+void *wf_rows_spread(const void *w, double none, int compute, int64_t channels, int64_t each);
+
 /* 0 or WEFT_ENOMEM with why filled. */
 int wf_rows_run(const wf_row_job *job, wf_why *why);
 

@@ -35,7 +35,7 @@ typedef struct wf_row_kernels {
     void (*norm_bwd)(void *dx, const void *g, const void *x, const void *w, int64_t n,
                      const void *mean, const void *rstd, int nt);
     /* norm with mean, and with a w and a b for every `each` values: y = fma((x - mean) * rstd, w, b), of one alone the product
-     * or the sum. nt: runs of `each` values start at a multiple of 64 bytes, too. */
+     * or the sum (both are there if each is 1). nt: runs of `each` values start at a multiple of 64 bytes, too. */
     void (*norm_runs)(void *y, const void *x, const void *w, const void *b, int64_t n, int64_t each,
                       double eps, void *mean, void *rstd, int nt);
     /* Its last step; n values, the last run may be short. */

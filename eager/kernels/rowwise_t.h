@@ -195,6 +195,13 @@ static void FN(affine_runs)(void *yv, const void *xv, const void *wv, const void
 {
     T *y = yv;
     const T *x = xv, *w = wv, *b = bv, m = *(const T *)mean, r = *(const T *)rstd;
+    if (each == 1) {
+        WF_IVDEP for (int64_t i = 0; i < n; i++)
+        {
+            y[i] = FMA(MUL(SUB(x[i], m), r), w[i], b[i]);
+        }
+        return;
+    }
     for (int64_t i = 0, run = 0; i < n; i += each, run++) { /* times 1 or plus -0 changes no bits */
         FN(affine_once)
         (y + i, x + i, m, r, w != NULL ? w[run] : (T)1, b != NULL ? b[run] : -(T)0,
@@ -217,10 +224,19 @@ static void FN(norm_runs)(void *y, const void *xv, const void *w, const void *b,
 static void FN(scale_runs)(void *gwv, const void *gv, const void *wv, int64_t n, int64_t each)
 {
     T *gw = gwv;
-    const T *w = wv;
+    const T *g = gv, *w = wv;
+    if (each == 1) {
+        WF_IVDEP for (int64_t k = 0; k < n; k++)
+        {
+            gw[k] = MUL(g[k], w[k]);
+        }
+        return;
+    }
     for (int64_t i = 0; i < n; i += each, w++) {
-        for (int64_t k = i; k < i + each; k++) {
-            gw[k] = MUL(((const T *)gv)[k], *w);
+        const T v = *w;
+        WF_IVDEP for (int64_t k = i; k < i + each; k++)
+        {
+            gw[k] = MUL(g[k], v);
         }
     }
 }

@@ -100,11 +100,11 @@ static weft_tensor spelled_out(const void *how, const weft_tensor *in, int n)
 Test(compositions, group_norm_has_the_bits_of_its_rows)
 {
     static const int64_t shapes[][4] = {
-        {3, 6, 1, 1}, {1, 80, 9, 11}, {3, 4, 1, 4099}, {2, 2, 64, 64}};
+        {3, 600, 1, 1}, {1, 80, 9, 11}, {3, 4, 1, 4099}, {2, 2, 64, 64}, {3, 200, 2, 3}};
     for (int k = 0; k < COUNT(shapes) * 2 * COUNT(floats); k++) {
-        const int64_t *d = shapes[k % 4], groups = 1 + k / 2 % 2;
-        const weft_dtype dtype = (weft_dtype)floats[k / 8];
-        const int n = 2 + k / 4 % 2;
+        const int64_t *d = shapes[k % 5], groups = 1 + k / 5 % 2;
+        const weft_dtype dtype = (weft_dtype)floats[k / 10];
+        const int n = 2 + (k + k / 5) % 2;
         weft_tensor in[3], got[4], want_of[4];
         weft_scope sc = weft_scope_begin();
         in[0] = weft_randn(S(d[0], d[1], d[2], d[3]), dtype);
