@@ -49,7 +49,6 @@ bool wf_arg_open(wf_arg *a, const char *op, weft_tensor x)
     a->x = x;
     a->type.rank = 0;
     a->device = WF_DEVICE_HOST;
-    a->tracked = false;
     a->error = x;
     if (!a->c) {
         a->error = wf_raise(NULL, op, 0, NULL, NULL);
@@ -72,7 +71,6 @@ bool wf_arg_open(wf_arg *a, const char *op, weft_tensor x)
     a->type.dtype = s->dtype;
     a->type.rank = s->rank;
     a->device = wf_slot_device(s);
-    a->tracked = wf_slot_tracked(s);
     const int64_t *d = wf_dims(s), *st = wf_strides(s);
     for (int i = 0; i < s->rank; i++) {
         a->type.dims[i] = d[i];

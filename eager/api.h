@@ -23,7 +23,6 @@ typedef struct wf_arg {
     weft_tensor x;
     wf_type type;
     int device;                   /* eager/device.h */
-    bool tracked;                 /* gradients flow to x */
     int64_t strides[WF_MAX_RANK]; /* of a tensor; zero for scalars */
     weft_tensor error;            /* the empty handle to return after a false */
 } wf_arg;

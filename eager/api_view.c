@@ -501,6 +501,17 @@ weft_tensor(weft_diagonal)(weft_tensor x, int64_t offset, int axis0, int axis1)
                   x);
 }
 
+static bool is_tracked(const wf_arg *a)
+{
+    bool pinned = false;
+    wf_slot *s = wf_is_scalar(a->x) ? NULL : wf_pin(a->c, a->x, &pinned, NULL);
+    const bool tracked = s && wf_slot_tracked(s);
+    if (pinned) {
+        wf_unpin(a->c, s);
+    }
+    return tracked;
+}
+
 weft_tensor(weft_unfold)(weft_tensor x, int axis, int64_t size, int64_t step)
 {
     wf_arg a;
@@ -521,7 +532,7 @@ weft_tensor(weft_unfold)(weft_tensor x, int axis, int64_t size, int64_t step)
                     WF_MAX_RANK + 1);
         return a.error;
     }
-    if (a.tracked && wf_grad_enabled(a.c) && !wf_map_is_injective(r, a.type.dims, a.strides)) {
+    if (wf_grad_enabled(a.c) && !wf_map_is_injective(r, a.type.dims, a.strides) && is_tracked(&a)) {
         /* of an expanded tensor: strides do not tell which of the indices on one element a window has, gradients do */
         weft_scope sc = weft_scope_begin();
         x = wf_op1(WF_OP_COPY, &(wf_attr){0}, x);
