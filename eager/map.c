@@ -38,7 +38,7 @@ enum {
     PAST_RUN = 64, /* bytes */
     /* The same where blocks are asked for into the second cache. Rows a multiple of a page apart have their lines in few sets
      * of it, and what does not fit waits for the last cache, which other programs use, too: fewer of them, longer pieces. Half a
-     * KiB of a row at a time where elements of 4 bytes need no cast. */
+     * KiB of a row at a time on a Zen 5, where elements of 4 bytes need no cast. */
     SECOND_ROWS = 32,
     SECOND_COLS = 128,
     SHARED_ROWS = 64,
@@ -345,13 +345,14 @@ static bool is_one_row(const run *r, const wf_block *b, const band *d)
 
 /* A band on its way past the caches, so many rows at once that a kernel has PIECE elements: rows that are read where they lie
  * are brought together first. What comes next is asked for a few lines at a time: sources of which some are asked for and
- * others waited for take longer than if none were. Requests beside the stores hold them up, unless casts leave them time. */
+ * others waited for take longer than if none were. On a Zen 5 requests
+ * beside the stores hold them up, unless casts leave them time. */
 static void stream_band(chunk *c, const wf_block *b, const band *d)
 {
     const run *r = c->r;
     const wf_tiles *t = r->t;
     const int from = t->dst_type[0], to = t->dst[0].dtype;
-    const bool same = wf_same_bits(from, to);
+    const bool same = wf_same_bits(from, to), early = same && wf_amd_zen5();
     const int64_t bytes = b->cols * (int64_t)wf_dtype_size(to),
                   step = b->row[0] * r->w->op[0].esize;
     const int64_t most = PIECE / b->cols;
@@ -359,7 +360,7 @@ static void stream_band(chunk *c, const wf_block *b, const band *d)
     for (int64_t i = 0; i < b->rows; i += most) {
         const int64_t rows = b->rows - i < most ? b->rows - i : most;
         const void *at[WF_WALK_OPS];
-        for (int64_t j = i; same && j < i + rows; j++)
+        for (int64_t j = i; early && j < i + rows; j++)
             ask_ahead(r, b, d, j);
         for (int k = 0; k < t->nsrc; k++) {
             at[k] = d->src[k] + i * d->step[k];
@@ -377,7 +378,7 @@ static void stream_band(chunk *c, const wf_block *b, const band *d)
             r->k->cast[to][from](cast, row, (size_t)(rows * b->cols));
         const char *out = same ? row : cast;
         for (int64_t j = i; j < i + rows; j++, out += bytes) {
-            if (!same)
+            if (!early)
                 ask_ahead(r, b, d, j);
             r->k->stream(b->ptr[0] + j * step, out, (size_t)bytes);
         }
@@ -627,7 +628,7 @@ static void cut_turned(run *r, wf_walk *w)
     int64_t cols = r->stream ? PAST_COLS : TURNED_COLS;
     int64_t most = r->stream ? PAST_BAND : BAND;
     if (second) {
-        const bool plain = !casts && size == (int64_t)sizeof(float);
+        const bool plain = !casts && size == (int64_t)sizeof(float) && wf_amd_zen5();
         cols = plain ? PLAIN_COLS : shared ? SHARED_COLS : SECOND_COLS;
         most = plain ? PLAIN_ROWS : shared ? SHARED_ROWS : SECOND_ROWS;
     }

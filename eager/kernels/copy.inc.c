@@ -335,7 +335,7 @@ PAST_SQUARES(uint64_t, 8)
 /* It reads so many bytes of a row before the next row's (of 32 to 64 rows as fast as from end to end; 128 bytes, or 2 KiB and
  * more, take up to twice as long), and has rows asked for ahead, 8 KiB: the second cache's sets have room for so many if they
  * lie a power of two apart. */
-enum { REACH = 512, REACH_OF_BYTES = 256, LEAD = 16, LEAD_OF_BYTES = 32 };
+enum { REACH = 512, LEAD = 16 };
 
 /* Lines that are asked for into the second cache, one for each line that is turned: many at once, or beside the stores, would
  * wait for room. */
@@ -354,8 +354,6 @@ static inline void ask_line(asked *a, const char *to)
         a->at += a->skip;
     }
 }
-BLOCK_FN(asking_1, uint8_t, 16, SIDE, lanes_of, vector, put, , ROUND8 ROUND8 ROUND8 ROUND8, asked *,
-         ask_line)
 BLOCK_FN(asking_2, uint16_t, 8, SIDE, lanes_of, vector, put, , ROUND16 ROUND16 ROUND16, asked *,
          ask_line)
 BLOCK_FN(asking_4, uint32_t, 4, SIDE, lanes_of, vector, put, , ROUND32 ROUND32, asked *, ask_line)
@@ -401,36 +399,35 @@ static __attribute__((noinline)) void gather_rows(char *to, int64_t pitch, const
             put(to + i, get(from + i));
 }
 
-/* REACHED bytes of so many rows as fill a piece of dst. While they are turned, squares of a line by a line in the first cache, the
+/* REACH bytes of so many rows as fill a piece of dst. While they are turned, squares of a line by a line in the first cache, the
  * next ones are copied: read where they lie, rows of one set would drive each other out. */
 #define FAR_SQUARES(T, width)                                                                      \
     static void far_squares_##width(T *d, int64_t ldd, const T *s, int64_t s0, int64_t m,          \
                                     int64_t n)                                                     \
     {                                                                                              \
         enum { SIZE = sizeof(T), B = LINE / SIZE, L = PIECE / SIZE, V = VECTOR / SIZE };           \
-        enum { REACHED = SIZE == 1 ? REACH_OF_BYTES : REACH, PITCHED = REACHED + LINE };           \
-        enum { SIDES = REACHED / SIZE, ROWS = B * PIECE / REACHED }; /* of src, for B of dst */    \
+        enum { PITCHED = REACH + LINE, SIDES = REACH / SIZE };                                     \
+        enum { ROWS = B * PIECE / REACH }; /* of src, for B of dst */                              \
         _Alignas(64) char lines[2][L * PITCHED];                                                   \
         _Alignas(64) T turned[B * L];                                                              \
         const int64_t step = s0 * SIZE;                                                            \
         for (int64_t j = 0; j < n; j += L) {                                                       \
             const char *const first = (const char *)(s + j * s0);                                  \
-            int64_t ahead =                                                                        \
-                L + (SIZE == 1 ? LEAD_OF_BYTES : LEAD); /* row of REACHED to ask for */            \
-            gather_rows(lines[0], PITCHED, first, step, L, m < SIDES ? m * SIZE : REACHED);        \
+            int64_t ahead = L + LEAD; /* row of REACH to ask for */                                \
+            gather_rows(lines[0], PITCHED, first, step, L, m < SIDES ? m * SIZE : REACH);          \
             for (int64_t i = 0, at = 0; i < m; i += SIDES, at = 1 - at) {                          \
                 const int64_t now = m - i < SIDES ? m - i : SIDES, left = m - i - now;             \
                 const char *from = first + (i + now) * SIZE;                                       \
-                copied c = {left < SIDES ? NULL : from, lines[1 - at], step, REACHED};             \
+                copied c = {left < SIDES ? NULL : from, lines[1 - at], step, REACH};               \
                 for (int64_t b = 0; b < now; b += B, ahead += ROWS) {                              \
                     const T *line = (const T *)(const void *)lines[at] + b;                        \
-                    int64_t col = ahead / L * REACHED, row = ahead % L;                            \
+                    int64_t col = ahead / L * REACH, row = ahead % L;                              \
                     if (col >= m * SIZE) { /* the rows behind these */                             \
                         col -= m * SIZE;                                                           \
                         row += L;                                                                  \
                     }                                                                              \
-                    asked a = {first + row * step + col, REACHED / LINE, REACHED / LINE,           \
-                               step - REACHED};                                                    \
+                    asked a = {first + row * step + col, REACH / LINE, REACH / LINE,               \
+                               step - REACH};                                                      \
                     for (int64_t k = 0; k < L; k += SIDE * V)                                      \
                         for (int64_t h = 0; h < B; h += V)                                         \
                             asking_##width(turned + h * L + k, L, line + h + k * PITCHED / SIZE,   \
@@ -445,10 +442,10 @@ static __attribute__((noinline)) void gather_rows(char *to, int64_t pitch, const
             }                                                                                      \
         }                                                                                          \
     }
-FAR_SQUARES(uint8_t, 1)
 FAR_SQUARES(uint16_t, 2)
 FAR_SQUARES(uint32_t, 4)
 FAR_SQUARES(uint64_t, 8)
+#define far_squares_1 past_squares_1 /* bytes gain little by it, and their kernel is long */
 #define PAST(squares) (wf_amd_zen5() ? far_##squares : past_##squares)
 #else
 enum { PIECE = LINE };
