@@ -160,11 +160,10 @@ static void rows_f32(float *dst, int64_t apart, const float *src, int64_t step, 
     enum { SETS = VN == 8 ? 2 : 1 };
     double *const s = state;
     int64_t c = 0;
-    if (past)
-        for (; c + SETS * VN <= n; c += SETS * VN)
+    for (; c + SETS * VN <= n; c += SETS * VN)
+        if (past)
             columns_f32(dst + c, apart, src + c, step, s + c, add, true, SETS);
-    else
-        for (; c + SETS * VN <= n; c += SETS * VN)
+        else
             columns_f32(dst + c, apart, src + c, step, s + c, add, false, SETS);
     for (; c < n; c += VN)
         columns_f32(dst + c, apart, src + c, step, s + c, add, past, 1);
