@@ -9,6 +9,7 @@
 
 #include "eager/device.h"
 #include "eager/layout.h"
+#include "eager/pool.h"
 
 /* Is t an image of the host that lies channels-last? */
 static bool lies_last(wf_vjp *v, weft_tensor t)
@@ -536,7 +537,7 @@ WF_VJP(cross_entropy, WF_SAVES_SRC(0) | WF_SAVES_SRC(1) | WF_SAVES_DST(1))
     weft_tensor safe = where(used, target, weft_i(0));
     wf_attr hot = {.dtype = (uint8_t)wide, .n_dyn = 1, .dyn = &classes};
     weft_tensor q = mul(wf_op1(WF_OP_ONE_HOT, &hot, safe), weft_f(1 - smooth));
-    q = add(q, weft_f(smooth / (double)classes));
+    q = add(q, weft_f(wf_plain_quotient(smooth, (double)classes)));
     weft_tensor g = where(used, wf_as_dtype(v->g[0], wide), weft_f(0));
     v->dsrc[0] = wf_as_dtype(mul(reshape(g, 2, rows), sub(p, q)), t.dtype);
     return wf_vjp_done(v);

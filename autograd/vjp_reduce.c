@@ -7,6 +7,7 @@
  */
 #include "autograd/vjp_util.h"
 #include "eager/device.h"
+#include "eager/pool.h"
 
 /* g spread over x: reduced axes back as 1, then expanded, in x's dtype. */
 static weft_tensor spread(wf_vjp *v, weft_tensor g, const wf_type *x)
@@ -64,7 +65,8 @@ WF_VJP(var, WF_SAVES_SRC(0))
     int wide = wf_dtype_compute(x.dtype);
     double n = (double)reduced_count(v->attr, &x) - v->attr->flt[0];
     weft_tensor g = wf_as_dtype(keep_axes(v->attr, v->g[0], &x), wide);
-    v->dsrc[0] = wf_as_dtype(mul(mul(g, weft_f(2 / n)), centred(v, &x, wide)), x.dtype);
+    v->dsrc[0] =
+        wf_as_dtype(mul(mul(g, weft_f(wf_plain_quotient(2, n))), centred(v, &x, wide)), x.dtype);
     return wf_vjp_done(v);
 }
 

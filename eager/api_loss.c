@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "eager/api.h"
+#include "eager/pool.h"
 #include "eager/rows.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
@@ -365,7 +366,7 @@ static weft_tensor smoothed(const weft_cross_entropy_args *args, weft_tensor log
     weft_tensor log_p = wf_op1(WF_OP_LOG_SOFTMAX, &(wf_attr){.n_ints = 1, .ints = &last}, logits);
     weft_tensor sum = wf_op1(WF_OP_SUM, &(wf_attr){.n_ints = 1, .ints = &last},
                              op2(WF_OP_MUL, log_p, args->weight));
-    weft_tensor share = op2(WF_OP_MUL, sum, weft_f(-smooth / (double)classes));
+    weft_tensor share = op2(WF_OP_MUL, sum, weft_f(wf_plain_quotient(-smooth, (double)classes)));
     return wf_op3(WF_OP_WHERE, NULL, not_ignored(targets, ignore), share, weft_f(0));
 }
 

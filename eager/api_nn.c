@@ -9,6 +9,7 @@
 
 #include "eager/api.h"
 #include "eager/device.h"
+#include "eager/pool.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
@@ -109,7 +110,7 @@ static weft_tensor track(const weft_tensor *src, int64_t count, double momentum,
     if (count == 0 || err.serial != 0 || wf_is_absent(src[4])) {
         return err;
     }
-    double unbias = (double)count / (double)(count - 1);
+    const double unbias = wf_plain_quotient((double)count, (double)(count - 1));
     return move_running(src[4], wf_op2(WF_OP_MUL, NULL, var, weft_f(unbias)), momentum);
 }
 
@@ -657,7 +658,7 @@ weft_tensor(weft_dropout)(const weft_dropout_args *args)
     weft_tensor mask = weft_bernoulli(shape, keep == 0 ? WEFT_ZERO : keep, WEFT_BOOL,
                                       .generator = args->generator);
     wf_device_enter(a.c, before);
-    double factor = keep > 0 ? 1 / keep : 0;
+    const double factor = keep > 0 ? wf_plain_quotient(1, keep) : 0;
     weft_tensor y = wf_op2(WF_OP_MUL, NULL, args->x, weft_f(factor));
     y = wf_op3(WF_OP_WHERE, NULL, mask, y, weft_f(0));
     return wf_called_end(&w, weft_scope_return(sc, y));

@@ -111,4 +111,17 @@ static inline float wf_plain_f32(double d)
     return f;
 }
 
+/* Likewise a / b. */
+static inline double wf_plain_quotient(double a, double b)
+{
+    if (__builtin_expect(wf_fpenv_is_plain(), 1)) {
+        return a / b;
+    }
+    const unsigned mode = wf_fpenv_enter();
+    const volatile double over = a, under = b;
+    const volatile double q = over / under;
+    wf_fpenv_leave(mode);
+    return q;
+}
+
 #endif

@@ -11,6 +11,7 @@
 
 #include "eager/alloc.h"
 #include "eager/device.h"
+#include "eager/pool.h"
 #include "eager/program.h"
 #include "nn/apart.h"
 #include "nn/nn.h"
@@ -329,7 +330,8 @@ static bool clip_together(const weft_tensor *g, int n, double max_norm, double *
     return may;
 }
 
-weft_status wf_clip(const weft_tensor *g, int n, double max_norm, double *norm, const char *site)
+__attribute__((noinline)) static weft_status clip(const weft_tensor *g, int n, double max_norm,
+                                                  double *norm, const char *site)
 {
     wf_ctx *c = wf_ctx_get();
     bool away = false;
@@ -340,4 +342,13 @@ weft_status wf_clip(const weft_tensor *g, int n, double max_norm, double *norm, 
     return away && clip_together(g, n, max_norm, norm, site, &s) ? s
            : !norm && (c->recorder || away)                      ? clip_unseen(g, n, max_norm, site)
                                             : clip_seen(g, n, max_norm, norm, site);
+}
+
+weft_status wf_clip(const weft_tensor *g, int n, double max_norm, double *norm, const char *site)
+{
+    /* the factor of clip_seen is computed here, those of the other ways by ops */
+    const unsigned mode = wf_fpenv_enter();
+    const weft_status s = clip(g, n, max_norm, norm, site);
+    wf_fpenv_leave(mode);
+    return s;
 }

@@ -425,8 +425,10 @@ weft_status weft_optim_set_lr(weft_optim *o, double lr)
     return WEFT_OK;
 }
 
-/* The numbers of step t for the parameters of g. */
-static void set_numbers(const group *g, int64_t t, double k[WF_UPDATE_SCALARS])
+/* The numbers of step t for the parameters of g, in the mode of kernels: compilers do not know that what they inline depends on
+ * it. */
+__attribute__((noinline)) static void set_numbers(const group *g, int64_t t,
+                                                  double k[WF_UPDATE_SCALARS])
 {
     const weft_optim *o = g->of;
     const unsigned method = o->with & WF_UPDATE_METHOD;
@@ -543,7 +545,9 @@ static int begin_replay(void *of, double number[WF_LIVE_NUMBERS])
         return (int)weft_last_status();
     }
     o->replayed = had + 1;
+    const unsigned mode = wf_fpenv_enter(); /* as in weft_optim_step */
     set_numbers(g, had + 1, number);
+    wf_fpenv_leave(mode);
     return 0;
 }
 
