@@ -401,10 +401,12 @@ static void widen(int rank, const int64_t *dims, const int64_t *strides, int64_t
 {
     int64_t lo = at, hi = at;
     for (int i = 0; i < rank; i++) {
-        const int64_t span = (dims[i] - 1) * strides[i];
         if (dims[i] == 0) {
-            return;
+            return; /* the other strides of what has no elements may be any */
         }
+    }
+    for (int i = 0; i < rank; i++) {
+        const int64_t span = (dims[i] - 1) * strides[i];
         *(span < 0 ? &lo : &hi) += span;
     }
     *low = lo < *low ? lo : *low;
@@ -430,8 +432,9 @@ static int append_of_memory(wf_ctx *c, const wf_attr *attr, wf_slot *x, wf_slot 
     const int r = x->rank, ry = y->rank;
     int64_t dyn[2 * WF_MAX_RANK + 1], one = 1, span = high - low + 1;
     if (!wf_map_is_injective(r, wf_dims(x), wf_strides(x))) {
-        wf_fail(why, WEFT_EGRAD,
-                "gradients flow to an operand with several indices on one element");
+        wf_fail(
+            why, WEFT_EGRAD,
+            "gradients flow to an operand whose strides may put several indices on one element");
         wf_hint(why, "take the view of a copy: weft_clone(x)");
         return why->code;
     }

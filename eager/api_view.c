@@ -512,6 +512,19 @@ static bool is_tracked(const wf_arg *a)
     return tracked;
 }
 
+/* x: of this thread's innermost scope, or an error. */
+static void make_read_only(wf_ctx *c, weft_tensor x)
+{
+    bool pinned = false;
+    wf_slot *s = wf_is_error(x) ? NULL : wf_pin(c, x, &pinned, NULL);
+    if (s) {
+        s->st->read_only = true;
+    }
+    if (pinned) {
+        wf_unpin(c, s);
+    }
+}
+
 weft_tensor(weft_unfold)(weft_tensor x, int axis, int64_t size, int64_t step)
 {
     wf_arg a;
@@ -533,9 +546,11 @@ weft_tensor(weft_unfold)(weft_tensor x, int axis, int64_t size, int64_t step)
         return a.error;
     }
     if (wf_grad_enabled(a.c) && !wf_map_is_injective(r, a.type.dims, a.strides) && is_tracked(&a)) {
-        /* of an expanded tensor: strides do not tell which of the indices on one element a window has, gradients do */
+        /* Of an expanded tensor: strides do not tell which of the indices on one element a window has, gradients do. A write to
+         * the windows fails as it does without gradients, and does not go to the copy alone. */
         weft_scope sc = weft_scope_begin();
         x = wf_op1(WF_OP_COPY, &(wf_attr){0}, x);
+        make_read_only(a.c, x);
         return weft_scope_return(sc, (weft_unfold)(x, axis, size, step));
     }
     memcpy(dims, a.type.dims, (size_t)r * sizeof *dims);

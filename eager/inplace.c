@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "eager/call.h"
+#include "eager/dense.h"
 #include "eager/device.h"
 #include "eager/exec.h"
 #include "eager/pool.h"
@@ -51,38 +52,10 @@ static bool overlaps(wf_slot *a, wf_slot *b)
     return al < bh && bl < ah;
 }
 
-/* Two indices of one view at one address: an expanded axis, or as_strided with small strides. */
+/* Two indices of one view at one address, as far as strides tell: an expanded axis, or as_strided with small strides. */
 static bool self_overlaps(wf_slot *s)
 {
-    const int64_t *d = wf_dims(s), *st = wf_strides(s);
-    int order[WF_MAX_RANK], n = 0;
-    for (int i = 0; i < s->rank; i++) {
-        if (d[i] == 0) {
-            return false;
-        }
-        if (d[i] == 1) {
-            continue;
-        }
-        int64_t a = st[i] < 0 ? -st[i] : st[i];
-        int at = n++;
-        for (; at > 0; at--) {
-            int64_t b = st[order[at - 1]];
-            if ((b < 0 ? -b : b) <= a) {
-                break;
-            }
-            order[at] = order[at - 1];
-        }
-        order[at] = i;
-    }
-    int64_t reach = 0; /* largest offset that the axes so far can make */
-    for (int i = 0; i < n; i++) {
-        int64_t a = st[order[i]] < 0 ? -st[order[i]] : st[order[i]];
-        if (a <= reach) {
-            return true;
-        }
-        reach += (d[order[i]] - 1) * a;
-    }
-    return false;
+    return !wf_map_is_injective(s->rank, wf_dims(s), wf_strides(s));
 }
 
 /* The op runs where the target is; operands may be numbers of the host. */

@@ -691,7 +691,7 @@ static int check_each(probe *p, const recording *r, wf_why *why)
         int64_t size[WF_MAX_SYMBOLS];
         memcpy(size, s->at.size[0], sizeof size);
         size[one] = wf_range_from(s->range[one], 1);
-        rc = check_at(p, size, true, r, why);
+        rc = size[one] == s->at.size[0][one] ? 0 : check_at(p, size, true, r, why);
     }
     p->refuses = refuses;
     return rc;

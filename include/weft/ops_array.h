@@ -176,13 +176,14 @@ WEFT_API weft_tensor weft_index(weft_tensor x, const weft_index_term *terms, int
 WEFT_API weft_tensor weft_flip(
     weft_tensor x, weft_axes axes WEFT_OR(weft_axes())); /* reversed along axes; none given: all */
 /* Any extents and strides (elements, from x's first one + offset) that stay inside the memory. Gradients flow to the elements that
- * x has; WEFT_EGRAD if they flow and several of its indices are one element, as after weft_expand. */
+ * x has; WEFT_EGRAD if they flow and its strides may put several indices on one element, as after weft_expand. */
 WEFT_API weft_tensor weft_as_strided(weft_tensor x, weft_shape shape, weft_shape strides,
                                      int64_t offset WEFT_OR(0));
 /* Elements (i, i + offset) of axes axis0, axis1, which go; the diagonal is the new last axis. */
 WEFT_API weft_tensor weft_diagonal(weft_tensor x, int64_t offset WEFT_OR(0), int axis0 WEFT_OR(0),
                                    int axis1 WEFT_OR(1));
-/* Windows of `size` every `step` along an axis; the window is a new last axis. Of such an x with gradients: of a copy. */
+/* Windows of `size` every `step` along an axis; the window is a new last axis. If gradients flow
+ * and x's strides may put several indices on one element (weft_expand, windows that overlap): windows of a copy, which is read-only. */
 WEFT_API weft_tensor weft_unfold(weft_tensor x, int axis, int64_t size, int64_t step WEFT_OR(1));
 /* Views of sizes[i] along an axis into out[0..n); the sizes sum to its extent. On failure empty handles. */
 WEFT_API weft_status weft_split(weft_tensor x, int axis, const int64_t *sizes, int n,

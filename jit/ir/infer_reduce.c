@@ -221,7 +221,9 @@ static int trailing_axes(const wf_attr *attr, const wf_type *x, int *k, wf_why *
         return code;
     }
     if ((attr->flags & WF_FLAG_CHANNELS) && (attr->ints[0] != 2 || x->rank < 3)) {
-        return wf_fail(why, WEFT_ESHAPE, "channels are normalised over two axes of three or more");
+        code = wf_fail(why, WEFT_ESHAPE, "channels are normalised over two axes of three or more");
+        wf_hint(why, "make x [..., groups, channels, elements of each]");
+        return code;
     }
     *k = (int)attr->ints[0];
     return 0;
@@ -267,9 +269,12 @@ WF_INFER(layer_norm)
 /* What layer_norm alone has. */
 static int no_channels(const wf_attr *attr, wf_why *why)
 {
-    return attr->flags & WF_FLAG_CHANNELS
-               ? wf_fail(why, WEFT_EINVALID, "rms_norm has no weights of channels")
-               : 0;
+    if (!(attr->flags & WF_FLAG_CHANNELS)) {
+        return 0;
+    }
+    wf_fail(why, WEFT_EINVALID, "rms_norm has no weights of channels");
+    wf_hint(why, "leave the flag out, or use layer_norm");
+    return why->code;
 }
 
 WF_INFER(rms_norm)

@@ -466,6 +466,27 @@ Test(grad_parts, windows_of_views)
     cr_expect_eq(weft_error_status(weft_as_strided(e, weft_shape(3), weft_shape(1), 0)),
                  WEFT_EGRAD);
     cr_expect(strstr(weft_last_error(), "weft_clone"), "%s", weft_last_error());
+    /* patches of two axes, which overlap: each element counts once a patch; writes fail with gradients and without */
+    weft_tensor image = weft_ones(weft_shape(4, 3), WEFT_F64), patches = WEFT_NONE;
+    weft_requires_grad_(image, true);
+    for (int none = 0; none < 2; none++) {
+        if (none) {
+            weft_no_grad_begin();
+        }
+        patches = weft_unfold(weft_unfold(weft_mul(image, weft_f(1)), 0, 3, 1), 1, 2, 1);
+        cr_expect_neq(weft_mul_(patches, weft_f(3)), WEFT_OK, "without gradients: %d", none);
+        cr_expect(strstr(weft_last_error(), "weft_clone"), "%s", weft_last_error());
+        if (none) {
+            weft_no_grad_end();
+        } else {
+            cr_assert_eq(weft_backward(weft_sum(patches)), WEFT_OK, "%s", weft_last_error());
+        }
+    }
+    const double times[12] = {1, 2, 1, 2, 4, 2, 2, 4, 2, 1, 2, 1};
+    cr_assert_eq(weft_to_array(weft_grad(image), got, 12, WEFT_F64), WEFT_OK);
+    cr_expect_arr_eq(got, times, sizeof times);
+    weft_as_strided(weft_mul(image, weft_f(1)), weft_shape(0), weft_shape(INT64_MIN),
+                    0); /* of nothing */
     /* a write through windows of a view with gaps reaches the memory, and gradients see it */
     weft_tensor x = weft_ones(weft_shape(8), WEFT_F64);
     weft_requires_grad_(x, true);

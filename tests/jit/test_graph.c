@@ -123,6 +123,8 @@ Test(graph, files_are_the_same_in_every_locale)
     cr_assert_not_null(g, "%s", weft_last_error());
     cr_assert_eq(weft_graph_save(g, here), WEFT_OK);
     if (!test_set_other_locale()) {
+        unlink(here);
+        unlink(there);
         cr_skip_test("the C library reads no locale made by hand");
     }
     cr_assert_eq(weft_graph_save(g, there), WEFT_OK);

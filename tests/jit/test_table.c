@@ -73,7 +73,7 @@ Test(table, of_a_graph)
               r.ops, r.sites);
     char *text = NULL;
     size_t size;
-    test_set_other_locale(); /* JSON has points in every locale */
+    const bool other = test_set_other_locale(); /* JSON has points in every locale */
     FILE *out = open_memstream(&text, &size);
     cr_assert_eq(weft_table_print(t, out), WEFT_OK);
     cr_assert_eq(weft_table_json(t, out), WEFT_OK);
@@ -91,6 +91,9 @@ Test(table, of_a_graph)
     weft_table_free(t);
     weft_table_free(NULL);
     weft_graph_free(g);
+    if (!other) {
+        cr_skip_test("all but JSON in another locale: the C library reads none made by hand");
+    }
 }
 
 /* -- a training step: parameters, optimiser, generator ---------------------------------------------------- */
