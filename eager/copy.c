@@ -23,7 +23,7 @@ enum {
     AWAKE = 8192,         /* elements worth a share of a worker that is awake */
     GRAIN_PAST = 1 << 18, /* where stores bypass the caches: a chunk ends by waiting for them */
     /* Of a large transpose: as many rows as memory is asked for ahead of use at once (32 of f32), read in pieces of four
-     * pages (on a Zen 5; two elsewhere), written in pieces of two lines. */
+     * pages (on a Zen 5, but for bytes; else two), written in pieces of two lines. */
     READ_BYTES = 8192,
     WRITE_BYTES = 128,
     SQUARE_BYTES =
@@ -268,6 +268,7 @@ void wf_copy(const wf_view *dst, const wf_view *src)
     if (move) {
         if (dst->data == src->data && w.flat)
             return;
+        const bool four = wf_amd_zen5() && w.op[0].esize > 1;
         wf_walk_cut(&w, TILE, ROW);
         if (w.cols > TILE && w.op[0].strides[w.rank - 1] != 1)
             wf_walk_cut(&w, TILE, TILE);
@@ -275,9 +276,8 @@ void wf_copy(const wf_view *dst, const wf_view *src)
         if (j.ragged)
             wf_walk_cut_turned(&w, RAGGED_ROWS, RAGGED_MOST / w.op[0].esize);
         else if (w.op[0].strides[w.rank - 1] == 1)
-            wf_walk_cut_turned(
-                &w, (j.stream ? READ_BYTES << wf_amd_zen5() : SQUARE_BYTES) / w.op[0].esize,
-                (j.stream ? WRITE_BYTES : SQUARE_BYTES) / w.op[0].esize);
+            wf_walk_cut_turned(&w, (j.stream ? READ_BYTES << four : SQUARE_BYTES) / w.op[0].esize,
+                               (j.stream ? WRITE_BYTES : SQUARE_BYTES) / w.op[0].esize);
         run_job(&j, copy_block);
     } else {
         const bool direct =
