@@ -129,7 +129,7 @@ static inline int32_t key_bf16(uint16_t v)
         }                                                                                          \
     }
 
-/* Four neighbouring channels. */
+/* Four neighbouring channels of a mean. */
 typedef int32_t four __attribute__((vector_size(16)));
 typedef float four_f32 __attribute__((vector_size(16)));
 
@@ -162,10 +162,12 @@ static void max_last(const pool_args *a, int64_t begin, int64_t end, wf_pool_max
 {
     const wf_view *v = a->in;
     const int64_t dh = a->dilation[0], dw = a->dilation[1];
-    wf_pool_window w = {.down = dh * v->strides[2],
-                        .across = dw * v->strides[3],
-                        .index_down = (int32_t)(dh * a->w),
-                        .index_across = (int32_t)dw};
+    /* of a kernel of one row or column the dilation may be any number: nobody takes that step */
+    const int64_t down = a->kernel[0] > 1 ? dh : 0, across = a->kernel[1] > 1 ? dw : 0;
+    wf_pool_window w = {.down = down * v->strides[2],
+                        .across = across * v->strides[3],
+                        .index_down = (int32_t)(down * a->w),
+                        .index_across = (int32_t)across};
     for (int64_t r = begin; r < end; r++) {
         const char *image = (const char *)v->data + r / a->oh * v->strides[0] * size;
         int64_t h0, w0, lo, hi;

@@ -88,9 +88,10 @@ static int32_t key_i32(int32_t x)
             at[k] = w->first + (lanes){0};                                                         \
         }                                                                                          \
         for (int64_t i = 0; i < w->rows; i++) {                                                    \
-            int32_t flat = w->first + (int32_t)i * w->index_down;                                  \
+            const int32_t row = w->first + (int32_t)i * w->index_down;                             \
             const type *from = in + i * w->down;                                                   \
-            for (int64_t j = 0; j < w->cols; j++, from += w->across, flat += w->index_across) {    \
+            for (int64_t j = 0; j < w->cols; j++, from += w->across) {                             \
+                const int32_t flat = row + (int32_t)j * w->index_across;                           \
                 WF_UNROLL for (int k = 0; k < n; k++)                                              \
                 {                                                                                  \
                     const lanes x = get_##suffix(from + k * VN),                                   \

@@ -5,6 +5,7 @@
  * docs/channels-last.md's rule, which is spelled out here by who calls `check_both`.
  */
 #include <criterion/criterion.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -326,7 +327,7 @@ Test(layout, pools_and_norms)
         {2, 64, 12, 12, 3, 2, 1, 1, false, false}, {2, 37, 11, 13, 2, 2, 0, 1, true, true},
         {3, 32, 9, 9, 3, 1, 1, 2, false, true},    {1, 1, 8, 8, 2, 2, 0, 1, false, false},
         {2, 70, 5, 6, 3, 2, 1, 1, true, true},     {5, 3, 7, 1, 1, 1, 0, 1, false, false},
-        {2, 136, 9, 8, 2, 2, 0, 1, true, true}};
+        {2, 136, 9, 8, 2, 2, 0, 1, true, true},    {2, 37, 3, 4, 1, 1, 0, INT_MAX, false, false}};
     static const weft_dtype types[] = {WEFT_F32, WEFT_BF16, WEFT_F16, WEFT_F64};
     static const weft_dtype whole[] = {WEFT_U8, WEFT_I8, WEFT_I16, WEFT_I32, WEFT_I64};
     const test_baseline before = test_baseline_take();
