@@ -345,8 +345,8 @@ static bool is_one_row(const run *r, const wf_block *b, const band *d)
 
 /* A band on its way past the caches, so many rows at once that a kernel has PIECE elements: rows that are read where they lie
  * are brought together first. What comes next is asked for a few lines at a time: sources of which some are asked for and
- * others waited for take longer than if none were. On a Zen 5 requests
- * beside the stores hold them up, unless casts leave them time. */
+ * others waited for take longer than if none were. On a Zen 5 requests beside the stores hold them up, unless casts leave them
+ * time: where there is none they stand before the kernel. */
 static void stream_band(chunk *c, const wf_block *b, const band *d)
 {
     const run *r = c->r;
