@@ -6,7 +6,8 @@
  * that tree, so that a task needs one pair of sums per level; dx of a row is computed on the same visit.
  * Rows that are too long for that give dx first, then the sums in tiles of columns; where the sums are not wanted
  * (WF_FLAG_DX_ONLY) that is all. Weights of channels (WF_FLAG_CHANNELS) have sums of their own: over the values of a
- * channel in every sample, block by block. Nothing of the size of an operand is allocated, but where a channel has few elements.
+ * channel in every sample, block by block. Nothing of the size of an operand is allocated, but where a channel has few elements
+ * or an operand of another type than the compute type has few rows.
  *
  * Invariant: tasks depend on shape only; every way gives the bits of the composition.
  */
@@ -22,7 +23,9 @@ enum {
     TILE_BYTES = 4096,      /* of longer ones */
     AHEAD = 2048,
     WANTED_TASKS = 8,
-    TASK_ELEMENTS = 1 << 15
+    TASK_ELEMENTS = 1 << 15,
+    ROWS_BYTES =
+        2 << 20 /* aim for converted rows of all tasks together: each task writes its own */
 };
 
 typedef struct backward {
@@ -41,6 +44,7 @@ typedef struct backward {
     int64_t levels; /* of the tree below a class */
     int64_t per_task;
     int64_t groups, c, each; /* WF_FLAG_CHANNELS: a row is c channels of `each` values */
+    int64_t converted;       /* operands of another type than the compute type */
 } backward;
 
 typedef struct visit {
@@ -203,20 +207,36 @@ static void channels_row(void *ctx, int64_t row, const void *const *in, void *co
     }
     j->k->norm_bwd(out[0], g, in[1], NULL, j->n, j->mean + at, j->rstd + at, nt);
 }
+/* Weights of channels of a few elements become one for every element. */
 static int long_rows(backward *j, wf_why *why)
 {
+    backward of = *j;
+    const bool few = j->groups > 0 && j->w != NULL && j->each > 1 && j->each < WF_FEW_EACH;
+    const size_t spread = few ? (size_t)(j->groups * j->n * j->size) : 0;
     wf_row_job r = {.rows = j->rows, .n = j->n, .compute = j->compute, .nin = 2, .nout = 1};
+    j->dx = NULL;
+    if (few) {
+        of.w = wf_rows_spread(j->w, 1.0, j->compute, j->groups * j->c, j->each);
+        of.c = j->n;
+        of.each = 1;
+        if (of.w == NULL) {
+            return wf_red_nomem(why, (int64_t)spread);
+        }
+    }
     r.in[0].data = j->g;
     r.in[0].dtype = j->g_dtype;
     r.in[1].data = j->x;
     r.in[1].dtype = j->x_dtype;
-    r.out[0].data = j->dx;
+    r.out[0].data = of.dx;
     r.out[0].dtype = j->dx_dtype;
     r.nt_limit = j->groups && j->w != NULL ? 0 : INT64_MAX; /* g * w is kept where dx will be */
     r.fn = j->groups ? channels_row : long_row;
-    r.ctx = j;
-    j->dx = NULL;
-    return wf_rows_run(&r, why);
+    r.ctx = &of;
+    const int status = wf_rows_run(&r, why);
+    if (few) {
+        wf_scratch_free((void *)(uintptr_t)of.w, spread);
+    }
+    return status;
 }
 
 /* Tasks by shape: blocks of rows, shared by classes of lanes while that makes few tasks. */
@@ -324,8 +344,8 @@ static void channels_task(void *arg, int64_t begin, int64_t end)
 {
     const backward *j = arg;
     const int64_t n = j->rows / j->groups * j->each;
-    char *t = j->scratch + begin / j->tile * j->per_task, *own = t + WF_BLOCK * j->size;
-    char *dw = own + WF_BLOCK * j->size, *db = dw + j->blocks * j->size;
+    _Alignas(64) char t[WF_BLOCK * sizeof(double)], own[WF_BLOCK * sizeof(double)];
+    char *dw = j->scratch + begin / j->tile * j->per_task, *db = dw + j->blocks * j->size;
     for (int64_t ch = begin; ch < end; ch++) {
         for (int64_t b = 0; b < j->blocks; b++) {
             const int64_t at = b * WF_BLOCK, left = n - at < WF_BLOCK ? n - at : WF_BLOCK;
@@ -383,7 +403,7 @@ static int few_sums(const backward *j, wf_why *why)
 /* A group of channels as it is visited: rows of the compute type, and scratch of its own. */
 typedef struct group {
     const char *g, *x;
-    char *rows;  /* of g, x and dx where they are of another type */
+    char *rows;  /* of those of g, x and dx that are of another type */
     char *lanes; /* [channels of the task][2][64] */
     char *sums;  /* [channels of the task][2][blocks] */
 } group;
@@ -392,20 +412,22 @@ typedef struct group {
 static void visit_group(const backward *j, group *v, int64_t row)
 {
     const int64_t bytes = j->n * j->size, at = row * j->n;
-    char *to = j->dx + at * esize(j->dx_dtype), *dx = to;
+    char *to = j->dx + at * esize(j->dx_dtype), *dx = to, *row_of = v->rows;
     void *out[1];
     v->g = j->g + at * esize(j->g_dtype);
     v->x = j->x + at * esize(j->x_dtype);
     if (j->g_dtype != j->compute) {
-        wf_rows_load(j->convert, v->rows, v->g, j->g_dtype, j->n);
-        v->g = v->rows;
+        wf_rows_load(j->convert, row_of, v->g, j->g_dtype, j->n);
+        v->g = row_of;
+        row_of += bytes;
     }
     if (j->x_dtype != j->compute) {
-        wf_rows_load(j->convert, v->rows + bytes, v->x, j->x_dtype, j->n);
-        v->x = v->rows + bytes;
+        wf_rows_load(j->convert, row_of, v->x, j->x_dtype, j->n);
+        v->x = row_of;
+        row_of += bytes;
     }
     if (j->dx_dtype != j->compute) {
-        dx = v->rows + 2 * bytes;
+        dx = row_of;
     }
     out[0] = dx;
     channels_row((void *)(uintptr_t)j, row, (const void *const[]){v->g, v->x}, out, 0);
@@ -442,7 +464,7 @@ static void groups_task(void *arg, int64_t begin, int64_t end)
 {
     const backward *j = arg;
     group v = {.rows = j->scratch + begin / j->tile * j->per_task};
-    v.lanes = v.rows + 3 * j->n * j->size;
+    v.lanes = v.rows + j->converted * j->n * j->size;
     v.sums = v.lanes + j->tile * j->c * 2 * WF_LANES * j->size;
     for (int64_t row = begin; row < j->rows; row += j->groups - (end - begin)) {
         for (int64_t i = begin; i < end; i++, row++) {
@@ -459,6 +481,25 @@ static void groups_task(void *arg, int64_t begin, int64_t end)
     }
 }
 
+/* How many units (groups if `once`, else channels) a task has, and its scratch. n: values of a channel. */
+static void plan_channels(backward *j, int64_t units, int64_t n, bool once)
+{
+    j->blocks = (n + WF_BLOCK - 1) / WF_BLOCK;
+    j->tile = TASK_ELEMENTS / (once ? n * j->c : n) + 1;
+    j->per_task = 2 * j->blocks;
+    if (once) {
+        j->converted =
+            (j->g_dtype != j->compute) + (j->x_dtype != j->compute) + (j->dx_dtype != j->compute);
+        const int64_t row = j->converted * j->n * j->size, fit = row > 0 ? ROWS_BYTES / row : units;
+        const int64_t most = fit > WANTED_TASKS ? fit : WANTED_TASKS;
+        const int64_t least = (units + most - 1) / most;
+        j->tile = j->tile > least ? j->tile : least;
+        j->tile = j->tile < units ? j->tile : units;
+        j->per_task = j->converted * j->n + j->tile * j->c * 2 * (WF_LANES + j->blocks);
+    }
+    j->per_task = (j->per_task * j->size + 63) / 64 * 64;
+}
+
 /* dx, dweight and dbias of WF_FLAG_CHANNELS: sums while a row is in a cache, where there are groups enough for tasks and channels
  * are whole rounds of lanes; else dx, and what is read again for the sums. */
 static int run_channels(wf_exec *e, backward *j)
@@ -466,41 +507,22 @@ static int run_channels(wf_exec *e, backward *j)
     const int64_t channels = j->groups * j->c, n = j->rows > 0 ? j->rows / j->groups * j->each : 0;
     const size_t parts = (size_t)(2 * channels * j->size);
     const bool once = n > 0 && j->each % WF_LANES == 0 && j->groups * 2 >= WANTED_TASKS;
+    const bool few = j->each < WF_FEW_EACH;
     const int64_t units = once ? j->groups : channels;
-    j->blocks = (n + WF_BLOCK - 1) / WF_BLOCK;
-    if (once) {
-        j->tile = (j->groups + WANTED_TASKS - 1) / WANTED_TASKS;
-        j->per_task = (3 * j->n + j->tile * j->c * 2 * (WF_LANES + j->blocks)) * j->size;
-    } else {
-        j->tile = n > 0 ? TASK_ELEMENTS / n + 1 : 1;
-        j->per_task = (2 * WF_BLOCK + 2 * j->blocks) * j->size;
-    }
-    const size_t scratch = (size_t)((units + j->tile - 1) / j->tile * j->per_task);
-    const char *w = j->w;
-    const int64_t c = j->c, each = j->each;
-    const bool few = n > 0 && each < WF_FEW_EACH && w != NULL;
-    const size_t spread = few ? (size_t)(channels * each * j->size) : 0;
-    if (few) { /* dx by a weight for every element */
-        j->w = wf_rows_spread(w, 1.0, j->compute, channels, each);
-        j->c = j->n;
-        j->each = 1;
-    }
-    int status = few && j->w == NULL ? wf_red_nomem(e->why, (int64_t)spread) : 0;
-    status = status == 0 && n > 0 && !once ? long_rows(j, e->why) : status;
-    if (few) {
-        wf_scratch_free((void *)(uintptr_t)j->w, spread);
-        j->w = w;
-        j->c = c;
-        j->each = each;
+    size_t scratch = 0;
+    int status = n > 0 && !once ? long_rows(j, e->why) : 0;
+    if (n > 0 && !few) {
+        plan_channels(j, units, n, once);
+        scratch = (size_t)((units + j->tile - 1) / j->tile * j->per_task);
+        j->scratch = wf_scratch(scratch);
     }
     j->parts = wf_scratch(parts);
-    j->scratch = wf_scratch(scratch);
-    if (status == 0 && (j->parts == NULL || j->scratch == NULL)) {
+    if (status == 0 && (j->parts == NULL || (scratch > 0 && j->scratch == NULL))) {
         status = wf_red_nomem(e->why, (int64_t)(parts + scratch));
     }
     if (status == 0) {
         memset(j->parts, 0, parts);
-        if (n > 0 && j->each < WF_FEW_EACH) {
+        if (n > 0 && few) {
             status = few_sums(j, e->why);
         } else if (n > 0) {
             wf_parallel_for(units, j->tile, once ? groups_task : channels_task, j);
@@ -510,8 +532,8 @@ static int run_channels(wf_exec *e, backward *j)
             j->convert->store(dst->data, dst->dtype, j->parts + s * channels * j->size, channels);
         }
     }
-    wf_scratch_free(j->scratch, scratch);
     wf_scratch_free(j->parts, parts);
+    wf_scratch_free(j->scratch, scratch);
     return status;
 }
 

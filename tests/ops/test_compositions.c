@@ -89,36 +89,73 @@ static weft_tensor spelled_out(const void *how, const weft_tensor *in, int n)
         channels.v[i] = 1;
     }
     y = weft_reshape(weft_layer_norm(y, .eps = 1e-3), s);
-    for (int i = 1; i < n; i++) {
+    const bool weight = n > 1 && in[1].slot != 0, bias = n > 2;
+    for (int i = weight ? 1 : 2; i < n; i++) {
         with[i - 1] = weft_reshape(weft_cast(in[i], wide), channels);
     }
-    y = n > 2 ? weft_fma(y, with[0], with[1]) : n > 1 ? weft_mul(y, with[0]) : y;
+    y = weight && bias ? weft_fma(y, with[0], with[1])
+        : weight       ? weft_mul(y, with[0])
+        : bias         ? weft_add(y, with[1])
+                       : y;
     return weft_cast(y, dtype);
 }
 
-/* Channels that begin and end within blocks of a sum, at block limits, with few elements; every gradient. */
+/* Operands of a norm of channels, and which of them want gradients. */
+typedef struct norm_operands {
+    bool weight, bias;
+    int wrt[3], n;
+} norm_operands;
+
+static void norm_and_gradients(composed f, int64_t groups, const norm_operands *of,
+                               const weft_tensor *in, weft_tensor *out)
+{
+    const weft_tensor with[3] = {in[0], of->weight ? in[1] : WEFT_NONE, in[2]};
+    weft_tensor wrt[3];
+    for (int i = 0; i < of->n; i++) {
+        wrt[i] = in[of->wrt[i]];
+    }
+    out[0] = f(&groups, with, of->bias ? 3 : 2);
+    weft_tensor loss = weft_sum(weft_mul(out[0], weft_sin(out[0])));
+    cr_assert_eq(weft_grad_of(.outputs = &loss, .n_outputs = 1, .inputs = wrt, .n_inputs = of->n,
+                              .grads = out + 1),
+                 WEFT_OK, "%s", weft_last_error());
+}
+
+/* Channels that begin and end within blocks of a sum, at block limits, with few elements, of whole rounds of lanes (several
+ * groups a task, one, all); every gradient, and those of x alone. */
 Test(compositions, group_norm_has_the_bits_of_its_rows)
 {
-    static const int64_t shapes[][4] = {
-        {3, 600, 1, 1}, {1, 80, 9, 11}, {3, 4, 1, 4099}, {2, 2, 64, 64}, {3, 200, 2, 3}};
-    for (int k = 0; k < COUNT(shapes) * 2 * COUNT(floats); k++) {
-        const int64_t *d = shapes[k % 5], groups = 1 + k / 5 % 2;
-        const weft_dtype dtype = (weft_dtype)floats[k / 10];
-        const int n = 2 + (k + k / 5) % 2;
+    static const struct {
+        int64_t d[4], groups;
+    } shapes[] = {{{3, 600, 1, 1}, 1},   {{3, 600, 1, 1}, 2},  {{1, 80, 9, 11}, 1},
+                  {{1, 80, 9, 11}, 2},   {{3, 4, 1, 4099}, 1}, {{3, 4, 1, 4099}, 2},
+                  {{2, 2, 64, 64}, 1},   {{2, 2, 64, 64}, 2},  {{3, 200, 2, 3}, 1},
+                  {{3, 200, 2, 3}, 2},   {{2, 600, 2, 2}, 1},  {{3, 8, 8, 8}, 4},
+                  {{2, 16, 64, 65}, 16}, {{2, 8, 64, 65}, 4},  {{2, 4, 64, 128}, 4}};
+    static const norm_operands of[] = {{true, false, {0, 1}, 2},
+                                       {true, true, {0, 1, 2}, 3},
+                                       {false, true, {0, 2}, 2},
+                                       {true, true, {0}, 1}};
+    const int before = weft_get_num_threads();
+    for (int k = 0; k < COUNT(shapes) * COUNT(of) * COUNT(floats); k++) {
+        const int64_t *d = shapes[k / 4 % COUNT(shapes)].d,
+                      groups = shapes[k / 4 % COUNT(shapes)].groups;
+        const norm_operands *o = &of[k % COUNT(of)];
+        const weft_dtype dtype = (weft_dtype)floats[k / 4 / COUNT(shapes)];
         weft_tensor in[3], got[4], want_of[4];
         weft_scope sc = weft_scope_begin();
         in[0] = weft_randn(S(d[0], d[1], d[2], d[3]), dtype);
         for (int i = 1; i < 3; i++) {
             in[i] = weft_randn(S(d[1]), dtype);
         }
-        for (int i = 0; i < n; i++) {
-            cr_assert_eq(weft_requires_grad_(in[i], true), WEFT_OK);
+        for (int i = 0; i < o->n; i++) {
+            cr_assert_eq(weft_requires_grad_(in[o->wrt[i]], true), WEFT_OK);
         }
-        way ways[2] = {{call_group_norm, &groups, true}, {spelled_out, &groups, true}};
-        cr_assert_eq(with_gradients(&ways[0], in, n, got, n + 1), WEFT_OK, "%s", weft_last_error());
-        cr_assert_eq(with_gradients(&ways[1], in, n, want_of, n + 1), WEFT_OK, "%s",
-                     weft_last_error());
-        for (int i = 0; i <= n; i++) {
+        weft_set_num_threads(1 + k % 3);
+        norm_and_gradients(call_group_norm, groups, o, in, got);
+        weft_set_num_threads(before);
+        norm_and_gradients(spelled_out, groups, o, in, want_of);
+        for (int i = 0; i <= o->n; i++) {
             check_bits("group_norm", got[i], want_of[i]);
         }
         weft_scope_end(sc);
