@@ -1063,11 +1063,8 @@ def optimisers():
 
 
 # -- layers with torch's weights ----------------------------------------------------------------------------
-def run_module(theirs, init, kind, forward, x, states, d, **options):
-    """A module of each library with torch's weights: results, states and all gradients."""
-    module, layer = call("module_new", None), C.create_string_buffer(8192)
-    status(init, C.byref(args(kind, layer=C.cast(layer, C.c_void_p), module=module, name=b"l", dtype=DTYPES[d], **options)))
-    named, state = dict(theirs.named_parameters()), theirs.state_dict()
+def copied(module, state):
+    """The tensors of weft's layer `l` by torch's names, with torch's values."""
     if call("module_count", module) != len(state):
         raise WeftError("another number of parameters and buffers")
     ours = {n: call("module_get", module, f"l.{n}".encode()) for n in state}
@@ -1075,6 +1072,15 @@ def run_module(theirs, init, kind, forward, x, states, d, **options):
     for n, p in state.items():
         status("copy_", ours[n], put(p))
     call("no_grad_end")
+    return ours
+
+
+def run_module(theirs, init, kind, forward, x, states, d, **options):
+    """A module of each library with torch's weights: results, states and all gradients."""
+    module, layer = call("module_new", None), C.create_string_buffer(8192)
+    status(init, C.byref(args(kind, layer=C.cast(layer, C.c_void_p), module=module, name=b"l", dtype=DTYPES[d], **options)))
+    named, state = dict(theirs.named_parameters()), theirs.state_dict()
+    ours = copied(module, state)
     t = [v.clone().requires_grad_(True) for v in (x, *states)]
     w = [put(v, True) for v in (x, *states)]
     y = theirs(*(t[:1] if not states else (t[0], t[1] if len(t) == 2 else (t[1], t[2]))))
@@ -1197,13 +1203,7 @@ def train_gpt(tied, d, steps=3):
     model = C.cast(layer, C.c_void_p)
     status("nn_gpt_init", C.byref(args(GptInit, layer=model, module=module, name=b"l", dtype=DTYPES[d], tied=tied, **extents)))
     state = dict(theirs.named_parameters())
-    if call("module_count", module) != len(state):
-        raise WeftError("another number of parameters")
-    ours = {n: call("module_get", module, f"l.{n}".encode()) for n in state}
-    call("no_grad_begin")
-    for n, p in state.items():
-        status("copy_", ours[n], put(p))
-    call("no_grad_end")
+    ours = copied(module, state)
     # not Adam: the gradient of the keys' bias is zero but for rounding, which it would blow up to whole steps
     walk = call("sgd_new", C.byref(args(Sgd, module=module, lr=0.5, momentum=0.9, weight_decay=0.01)))
     walks = torch.optim.SGD(theirs.parameters(), 0.5, 0.9, weight_decay=0.01)
