@@ -135,6 +135,9 @@ static void program_norm(wf_program *p, int dtype)
 Test(kernels_awake, shares)
 {
     NEED_LLVM();
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) < 2)
+        cr_skip_test("one CPU: a worker that sleeps comes too late for a share");
     struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO}, old;
     source =
         mmap(NULL, (size_t)2 * HALF, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -354,6 +354,12 @@ static void note_crew(void *arg, int64_t begin, int64_t end)
         sched_yield();
 }
 
+static int allowed_cpus(void)
+{
+    cpu_set_t allowed;
+    return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 2;
+}
+
 /* Workers behind a job spin for a while and share small work; asleep, they are left alone. */
 Test(pool, small_work_wakes_nobody, .timeout = 120)
 {
@@ -384,7 +390,7 @@ Test(pool, small_work_wakes_nobody, .timeout = 120)
             cr_assert_eq(wf_pool_workers(), before);
         }
     }
-    cr_assert_gt(shared, 0);
+    cr_assert(shared > 0 || allowed_cpus() < 2); /* on one CPU nobody is beside */
     counts c = {.n = 1000, .grain = 7, .hits = calloc(1000, 1)};
     for (int rep = 0; rep < 100; rep++)
         wf_parallel_awake(1000, 7, count_task, &c);
@@ -410,6 +416,9 @@ static bool somebody_comes(int jobs, unsigned pause)
 /* Small jobs close behind one another start or wake workers for the next ones; single ones and one thread do not. */
 Test(pool, small_jobs_in_a_row_call_workers, .timeout = 120)
 {
+    if (allowed_cpus() < 2) {
+        cr_skip_test("one CPU: nobody wakes beside a loop");
+    }
     wf_pool_shutdown();
     wf_set_num_threads(1);
     cr_assert_not(somebody_comes(100000, 0));
