@@ -366,9 +366,9 @@ typedef struct copied {
     int64_t step, reach; /* bytes from row to row, bytes of one */
 } copied;
 
-/* `rows` pieces one behind the other, each to its row past the caches. */
+/* `rows` pieces one behind the other, each to its row, past the caches or not. */
 static __attribute__((noinline)) void put_pieces(char *to, int64_t out, const char *turned,
-                                                 int64_t rows, const copied *c)
+                                                 int64_t rows, const copied *c, bool past)
 {
     const char *from = c->from;
     char *into = c->to;
@@ -380,7 +380,10 @@ static __attribute__((noinline)) void put_pieces(char *to, int64_t out, const ch
             }
             UNROLLED for (int k = 0; k < PIECE; k += VECTOR)
             {
-                put_past(to + k, get(turned + k));
+                if (past)
+                    put_past(to + k, get(turned + k));
+                else
+                    put(to + k, get(turned + k));
             }
             turned += PIECE;
             to += out;
@@ -403,7 +406,7 @@ static __attribute__((noinline)) void gather_rows(char *to, int64_t pitch, const
  * next ones are copied: read where they lie, rows of one set would drive each other out. */
 #define FAR_SQUARES(T, width)                                                                      \
     static void far_squares_##width(T *d, int64_t ldd, const T *s, int64_t s0, int64_t m,          \
-                                    int64_t n)                                                     \
+                                    int64_t n, bool past)                                          \
     {                                                                                              \
         enum { SIZE = sizeof(T), B = LINE / SIZE, L = PIECE / SIZE, V = VECTOR / SIZE };           \
         enum { PITCHED = REACH + LINE, SIDES = REACH / SIZE };                                     \
@@ -433,7 +436,7 @@ static __attribute__((noinline)) void gather_rows(char *to, int64_t pitch, const
                             asking_##width(turned + h * L + k, L, line + h + k * PITCHED / SIZE,   \
                                            PITCHED / SIZE, &a);                                    \
                     put_pieces((char *)(d + (i + b) * ldd + j), ldd *SIZE, (const char *)turned,   \
-                               B, &c);                                                             \
+                               B, &c, past);                                                       \
                     c.from = c.from ? c.from + ROWS * step : NULL;                                 \
                     c.to += ROWS * PITCHED;                                                        \
                 }                                                                                  \
@@ -445,12 +448,21 @@ static __attribute__((noinline)) void gather_rows(char *to, int64_t pitch, const
 FAR_SQUARES(uint16_t, 2)
 FAR_SQUARES(uint32_t, 4)
 FAR_SQUARES(uint64_t, 8)
-#define far_squares_1 past_squares_1 /* bytes gain little by it, and their kernel is long */
-#define PAST(squares) (wf_amd_zen5() ? far_##squares : past_##squares)
+/* bytes gain little by it, and their kernel is long */
+#define far_squares_1(d, ldd, s, s0, m, n, past) past_squares_1(d, ldd, s, s0, m, n)
+#define BY_PIECES(width, way, d, ldd, s, s0, m, n)                                                 \
+    if ((way) == FAR || wf_amd_zen5())                                                             \
+        far_squares_##width(d, ldd, s, s0, m, n, (way) == PAST);                                   \
+    else                                                                                           \
+        past_squares_##width(d, ldd, s, s0, m, n)
 #else
 enum { PIECE = LINE };
-#define PAST(squares) squares
+#define BY_PIECES(width, way, d, ldd, s, s0, m, n) squares_##width(d, ldd, s, s0, m, n)
 #endif
+
+/* How blocks are transposed: both sides in a cache; stored past the caches; read from memory (or a cache that is far off) and stored
+ * to one. */
+typedef enum way { NEAR_BY, PAST, FAR } way;
 
 static inline int64_t magnitude(int64_t stride)
 {
@@ -856,17 +868,18 @@ static __attribute__((noinline)) void gather_lines(char *to, const void *from, i
         }                                                                                           \
     }                                                                                               \
     __attribute__((noinline)) static void transpose_##width(                                        \
-        T *d, int64_t ldd, const T *s, int64_t s0, size_t m, size_t n, bool nt)                     \
+        T *d, int64_t ldd, const T *s, int64_t s0, size_t m, size_t n, way to)                      \
     {                                                                                               \
         enum { S = 16 / sizeof(T), L = LINE / sizeof(T) };                                          \
-        const int64_t side = nt ? PIECE / (int64_t)sizeof(T) : L;                                   \
+        const int64_t side = to == NEAR_BY ? L : PIECE / (int64_t)sizeof(T);                        \
         const int64_t rows = (int64_t)m, cols = (int64_t)n;                                         \
         const int64_t mb = rows / side * side, nb = cols / side * side;                             \
         const uint64_t beyond = (uint64_t)ldd * sizeof(T) % CROWDED;                                \
         const bool strips = beyond != 0 && beyond <= NEARLY;                                        \
-        (nt       ? PAST(squares_##width)                                                           \
-         : strips ? strips_##width                                                                  \
-                  : squares_##width)(d, ldd, s, s0, mb, nb);                                        \
+        if (to == NEAR_BY)                                                                          \
+            (strips ? strips_##width : squares_##width)(d, ldd, s, s0, mb, nb);                     \
+        else                                                                                        \
+            BY_PIECES(width, to, d, ldd, s, s0, mb, nb);                                            \
         if (sizeof(T) == 1 && edges_of_bytes(d, ldd, s, s0, rows, cols, mb, nb)) {                  \
         } else if (rows >= L && cols >= L) { /* the edges; the last squares overlap others */       \
             for (int64_t i = 0; i < rows; i += L) {                                                 \
@@ -918,7 +931,7 @@ static __attribute__((noinline)) void gather_lines(char *to, const void *from, i
                 const int64_t rows = m - i < ROWS_OF ? m - i : ROWS_OF;                             \
                 rows_##width(panel, ROWS_OF, s + i * s1 + j * s0, s0, s1, cols, rows);              \
                 transpose_##width(d + i * ldd + j, ldd, panel, ROWS_OF, (size_t)rows,               \
-                                  (size_t)cols, false);                                             \
+                                  (size_t)cols, NEAR_BY);                                           \
             }                                                                                       \
     }                                                                                               \
     static void pack_##width(void *dst, int64_t ldd, const void *src, int64_t s1, int64_t s0,       \
@@ -928,7 +941,7 @@ static __attribute__((noinline)) void gather_lines(char *to, const void *from, i
         T *d = dst;                                                                                 \
         const T *s = src;                                                                           \
         if (s1 == 1 && s0 != 1) {                                                                   \
-            transpose_##width(d, ldd, s, s0, m, n, false);                                          \
+            transpose_##width(d, ldd, s, s0, m, n, NEAR_BY);                                        \
         } else if (s0 == 0) {                                                                       \
             for (size_t i = 0; i < m; i++, d += ldd, s += s1) {                                     \
                 const T v = n ? *s : 0;                                                             \
@@ -945,11 +958,19 @@ static __attribute__((noinline)) void gather_lines(char *to, const void *from, i
                                 size_t m, size_t n)                                                 \
     {                                                                                               \
         if (s1 == 1 && s0 != 1 && ALIGNED_ROWS(T, dst, ldd))                                        \
-            transpose_##width(dst, ldd, src, s0, m, n, true);                                       \
+            transpose_##width(dst, ldd, src, s0, m, n, PAST);                                       \
         else if (s0 == 1)                                                                           \
             for (size_t i = 0; i < m; i++)                                                          \
                 stream((T *)dst + (int64_t)i * ldd, (const T *)src + (int64_t)i * s1,               \
                        n * sizeof(T));                                                              \
+        else                                                                                        \
+            pack_##width(dst, ldd, src, s1, s0, m, n);                                              \
+    }                                                                                               \
+    static void pack_far_##width(void *dst, int64_t ldd, const void *src, int64_t s1, int64_t s0,   \
+                                 size_t m, size_t n)                                                \
+    {                                                                                               \
+        if (s1 == 1 && s0 != 1 && sizeof(T) > 1 && wf_amd_zen5())                                   \
+            transpose_##width(dst, ldd, src, s0, m, n, FAR);                                        \
         else                                                                                        \
             pack_##width(dst, ldd, src, s1, s0, m, n);                                              \
     }                                                                                               \
@@ -1020,6 +1041,7 @@ PACK(uint64_t, 8)
 
 static const wf_pack_fn packs[WF_NWIDTH] = {pack_1, pack_2, pack_4, pack_8};
 static const wf_pack_fn packs_nt[WF_NWIDTH] = {pack_nt_1, pack_nt_2, pack_nt_4, pack_nt_8};
+static const wf_pack_fn packs_far[WF_NWIDTH] = {pack_far_1, pack_far_2, pack_far_4, pack_far_8};
 static const wf_unpack_fn unpacks[WF_NWIDTH] = {unpack_1, unpack_2, unpack_4, unpack_8};
 
 /* -- the table ----------------------------------------------------------------------------------------------- */
@@ -1043,6 +1065,7 @@ const wf_kernels WF_SYM(wf_kernels) = {
     .cast_past = WF_SYM(wf_cast_past),
     .pack = packs,
     .pack_nt = packs_nt,
+    .pack_far = packs_far,
     .unpack = unpacks,
     .stream = stream,
     .fence = fence,

@@ -56,9 +56,11 @@ typedef struct wf_kernels {
     const wf_cast_fn (*cast)[WF_NDTYPE];   /* [to][from]; from == to copies */
     /* [to][from] with non-temporal stores, dst aligned to 64 bytes; NULL where there is none */
     const wf_cast_fn (*cast_past)[WF_NDTYPE];
-    const wf_pack_fn *pack;     /* [width] */
-    const wf_pack_fn *pack_nt;  /* the same with non-temporal stores where that pays */
-    const wf_unpack_fn *unpack; /* [width] */
+    const wf_pack_fn *pack;    /* [width] */
+    const wf_pack_fn *pack_nt; /* the same with non-temporal stores where that pays */
+    /* The same where src lies in memory, or in a cache that is far off, transposed: read by 512 bytes of a row where that pays. */
+    const wf_pack_fn *pack_far;
+    const wf_unpack_fn *unpack;                               /* [width] */
     void (*stream)(void *dst, const void *src, size_t bytes); /* memcpy, non-temporal stores */
     void (*fence)(void); /* orders non-temporal stores before what follows */
     /* WF_FROM_END if an index is negative, WF_OUTSIDE if one is not in [-extent, extent). */
