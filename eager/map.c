@@ -10,11 +10,13 @@
  *  - Blocks and chunks are cut by shapes alone; no result depends on threads.
  *  - A destination may be exactly one of the sources; then it is read before it is written, block by
  *    block. Any other overlap is the caller's to avoid.
- *  - Nothing is allocated; scratch is on the stack (see SCRATCH).
+ *  - Scratch is on the stack (see SCRATCH), but for panels of transposed sources past the caches; without memory for those
+ *    the stack does.
  */
 #include <stdatomic.h>
 #include <string.h>
 
+#include "eager/alloc.h"
 #include "eager/cpuid.h"
 #include "eager/exec.h"
 #include "eager/kernels/kernels.h"
@@ -27,31 +29,37 @@ enum {
     PIECE = 512,  /* elements between kernel and streaming stores */
     STEP = 64,    /* elements of those between prefetches */
     AHEAD = 4096, /* bytes that prefetches run ahead */
-    /* Of a block with a transposed source: rows that go through scratch at once, and columns. Past the caches long
-     * pieces of few rows of that source are read, as many rows at once as make a line. */
-    BAND = 16,
-    PAST_BAND = 128,
+    /* Of a block with a transposed source: rows and elements; columns of one that goes through scratch, and the most that the
+     * result's rows may have to go so whole; columns of one that goes through the result; rows where the source's share sets
+     * of a cache. Past the caches long pieces of few rows of that source are read. */
     TURNED_ROWS = 128,
+    TURNED_ELEMENTS = 1 << 16,
     TURNED_COLS = 256,
+    WHOLE_COLS = 512,
+    THROUGH_COLS = 2048,
+    SHARED_BLOCK = 512,
     LEAST_COLS = 64,
+    PAST_BAND = 128,
     PAST_COLS = 128,
     PAST_RUN = 64, /* bytes */
+    LEAST = 16,    /* rows and columns */
     /* The same where blocks are asked for into the second cache. Rows a multiple of a page apart have their lines in few sets
-     * of it, and what does not fit waits for the last cache, which other programs use, too: fewer of them, longer pieces. Half a
-     * KiB of a row at a time on a Zen 5, where elements of 4 bytes need no cast. */
+     * of it, and what does not fit waits for the last cache, which other programs use, too: fewer of them, longer pieces. */
     SECOND_ROWS = 32,
     SECOND_COLS = 128,
     SHARED_ROWS = 64,
     SHARED_COLS = 64,
-    PLAIN_ROWS = 128,
-    PLAIN_COLS = 64,
-    PAGE = 4096, /* bytes */
-    ROW_BYTES = PIECE * 8,
+    PANEL_BYTES = 1024, /* of a row, where blocks go through it */
+    PAGE = 4096,        /* bytes */
+    /* Elements between rows of a result of which a line's rows drive each other out of the first cache. */
+    ONE_SET = 1024,
+    TOGETHER = 1024, /* elements of rows that are cast at once, or brought together */
+    ROW_BYTES = TOGETHER * 8,
     JUMP_FROM = 1 << 20, /* bytes of a source */
     LONG_ROW = 128,      /* elements of a row that is worth a call */
     ROWS_AHEAD = 8,      /* rows fetched before they are read */
     ROW = 32768,         /* elements of a block that needs no scratch */
-    SCRATCH = 76 << 10,  /* bytes of stack for tiles, per running chunk */
+    SCRATCH = 96 << 10,  /* bytes of stack for tiles, per running chunk */
     SMALL = 256,         /* elements that are cast without a walk */
     GRAIN_CHEAP = 32768, /* elements per chunk: add, compare, ... */
     GRAIN_HEAVY = 4096,  /* elements per chunk: rows with polynomials */
@@ -70,7 +78,10 @@ typedef struct run {
     wf_walk *w;
     int64_t per_chunk; /* blocks */
     int64_t tile;
-    int64_t band;        /* row by row, that many at a time: see turned_block; else 0 */
+    int64_t band; /* row by row, that many at a time: see turned_block; else 0 */
+    /* Bytes of scratch for what is turned where it is to stay in the second cache; 0: it lies on the stack. */
+    int64_t panel;
+    int through; /* of a band the source that is turned in the result's memory; -1: all have scratch */
     bool stream, direct; /* direct: no operand needs a cast or a gather */
     bool past;  /* the kernel itself stores past the caches, where results are written in place */
     bool ahead; /* the function asks for the tiles behind */
@@ -78,17 +89,19 @@ typedef struct run {
     /* Bytes from a block of a source to the next one, where blocks are parts of rows (halves of the last axis) that do not follow
      * each other and hardware does not see where it goes on; 0: not to be asked for. */
     int64_t jump[WF_WALK_OPS];
-    int32_t slot[WF_WALK_OPS +
-                 1]; /* where an operand's scratch tile starts; the last: values not yet cast */
+    /* Where an operand's scratch tile starts (of a turned source, for each row of a band); the last: values not yet cast. */
+    int32_t slot[WF_WALK_OPS + 1];
+    /* Of a band: where rows of the first source are brought together; behind those of the last lies what is turned. */
+    int32_t rows_at;
 } run;
 
 typedef struct chunk {
     const run *r;
-    char *scratch;
+    char *scratch, *turned; /* turned: of a band, where it lies */
+    int64_t band;           /* its rows */
     /* what scratch tile of a source holds: rows that are read again need no second load */
     const char *held[WF_WALK_OPS];
     int64_t held_rows[WF_WALK_OPS], held_cols[WF_WALK_OPS];
-    int through; /* the source whose tile is the result's memory; -1: all have scratch */
 } chunk;
 
 static bool is_packed(const wf_block *b, int k)
@@ -135,7 +148,7 @@ static const void *load(chunk *c, const wf_block *b, int k, unsigned *bcast)
     const wf_cast_fn cast = r->k->cast[to][from];
     const bool same = wf_same_bits(from, to);
     const int64_t n = b->rows * b->cols;
-    char *tile = k == c->through ? b->ptr[0] : c->scratch + r->slot[o];
+    char *tile = c->scratch + r->slot[o];
     if ((b->col[o] == 0 || b->cols == 1) && (b->row[o] == 0 || b->rows == 1)) {
         *bcast |= n > 1 ? 1u << k : 0;
         if (same)
@@ -150,11 +163,9 @@ static const void *load(chunk *c, const wf_block *b, int k, unsigned *bcast)
         wf_look_ahead(b->ptr[o], n * r->w->op[o].esize);
     if (packed && same)
         return b->ptr[o];
-    const bool keeps = k != c->through;
-    if (keeps && c->held[k] == b->ptr[o] && c->held_rows[k] == b->rows &&
-        c->held_cols[k] == b->cols)
+    if (c->held[k] == b->ptr[o] && c->held_rows[k] == b->rows && c->held_cols[k] == b->cols)
         return tile;
-    c->held[k] = keeps ? b->ptr[o] : NULL;
+    c->held[k] = b->ptr[o];
     c->held_rows[k] = b->rows;
     c->held_cols[k] = b->cols;
     if (packed) {
@@ -172,12 +183,8 @@ static const void *load(chunk *c, const wf_block *b, int k, unsigned *bcast)
         return tile;
     }
     char *raw = same ? tile : c->scratch + r->slot[r->w->nops];
-    const int64_t size = (int64_t)wf_dtype_size(from);
-    const int64_t most = r->stream && r->band ? PAST_RUN / size : b->cols;
-    for (int64_t j = 0; j < b->cols; j += most)
-        r->k->pack[wf_width(from)](raw + j * size, b->cols, b->ptr[o] + j * b->col[o] * size,
-                                   b->row[o], b->col[o], (size_t)b->rows,
-                                   (size_t)(b->cols - j < most ? b->cols - j : most));
+    r->k->pack[wf_width(from)](raw, b->cols, b->ptr[o], b->row[o], b->col[o], (size_t)b->rows,
+                               (size_t)b->cols);
     if (!same)
         cast(tile, raw, (size_t)n);
     return tile;
@@ -255,51 +262,84 @@ static void stream_block(const run *r, const wf_block *b, char *scratch)
     }
 }
 
-/* Source k of the block as rows that can be read where they are. */
-static bool lies_in_rows(const run *r, const wf_block *b, int k)
+/* Do rows of source k of the block lie one element behind the other, or is each of them one element? */
+static bool lies_in_rows(const wf_block *b, int o)
 {
-    const int o = r->t->ndst + k;
-    return wf_same_bits(r->t->src[k].dtype, r->t->src_type[k]) &&
-           (b->col[o] == 1 || b->col[o] == 0 || b->cols == 1);
+    return b->col[o] == 1 || b->col[o] == 0 || b->cols == 1;
 }
 
 /* A band: rows of a block whose transposed sources lie in scratch. Sources as they are read: the first row, the bytes to
- * the next, which of them are one element for a row, and which are read from memory as it lies. */
+ * the next, which of them are one element for a row, which are read from memory as it lies, and of which rows are cast on
+ * their way to the kernel. */
 typedef struct band {
     const char *src[WF_WALK_OPS];
     int64_t step[WF_WALK_OPS];
-    unsigned bcast, direct;
+    unsigned bcast, direct, casts;
 } band;
+
+/* Source k, of which a row is one element, as values of the type the kernel reads. */
+static void load_column(chunk *c, const wf_block *b, int k, band *d)
+{
+    const run *r = c->r;
+    const int o = r->t->ndst + k;
+    const int from = r->t->src[k].dtype, to = r->t->src_type[k];
+    char *raw = c->scratch, *tile = c->scratch + r->rows_at + k * ROW_BYTES;
+    r->k->pack[wf_width(from)](raw, 1, b->ptr[o], b->row[o], 1, (size_t)b->rows, 1);
+    r->k->cast[to][from](tile, raw, (size_t)b->rows);
+    d->src[k] = tile;
+    d->step[k] = (int64_t)wf_dtype_size(to);
+}
+
+/* Source k, which is transposed or has other strides, as rows in scratch, or in the result's memory. */
+static void turn(chunk *c, const wf_block *b, int k, band *d)
+{
+    const run *r = c->r;
+    const int o = r->t->ndst + k;
+    const int64_t size = r->w->op[o].esize;
+    const bool through = k == r->through;
+    char *tile = through ? b->ptr[0] : c->turned + r->slot[o] * c->band;
+    const int64_t apart = through ? b->row[0] : b->cols;
+    d->src[k] = tile;
+    d->step[k] = apart * size;
+    if (!through && c->held[k] == b->ptr[o] && c->held_rows[k] == b->rows &&
+        c->held_cols[k] == b->cols)
+        return;
+    c->held[k] = through ? NULL : b->ptr[o];
+    c->held_rows[k] = b->rows;
+    c->held_cols[k] = b->cols;
+    const wf_pack_fn *pack = r->panel ? r->k->pack_far : r->k->pack;
+    const int64_t most = r->stream && !r->panel ? PAST_RUN / size : b->cols;
+    for (int64_t j = 0; j < b->cols; j += most)
+        pack[wf_width(r->t->src[k].dtype)](tile + j * size, apart, b->ptr[o] + j * b->col[o] * size,
+                                           b->row[o], b->col[o], (size_t)b->rows,
+                                           (size_t)(b->cols - j < most ? b->cols - j : most));
+}
 
 static void load_band(chunk *c, const wf_block *b, band *d)
 {
     const run *r = c->r;
     const wf_tiles *t = r->t;
-    d->bcast = d->direct = 0;
+    d->bcast = d->direct = d->casts = 0;
     for (int k = 0; k < t->nsrc; k++) {
         const int o = t->ndst + k;
+        const bool same = wf_same_bits(t->src[k].dtype, t->src_type[k]);
+        const bool single = b->col[o] == 0 && b->cols > 1;
         if (t->src_type[k] == WEFT_DTYPE_DEFAULT) {
             d->src[k] = d->src[0];
             d->step[k] = d->step[0];
             d->bcast |= (d->bcast & 1) << k;
-        } else if (lies_in_rows(r, b, k)) {
+            continue;
+        }
+        d->bcast |= single ? 1u << k : 0;
+        d->casts |= same || single ? 0 : 1u << k;
+        if (single && !same) {
+            load_column(c, b, k, d);
+        } else if (lies_in_rows(b, o)) {
             d->src[k] = b->ptr[o];
             d->step[k] = b->row[o] * r->w->op[o].esize;
-            d->bcast |= b->col[o] == 0 && b->cols > 1 ? 1u << k : 0;
             d->direct |= 1u << k;
-        } else if (b->col[o] == 0 && b->cols > 1 && b->row[o] != 0) { /* an element for a row */
-            const int from = t->src[k].dtype, to = t->src_type[k];
-            char *raw = c->scratch + r->slot[r->w->nops], *tile = c->scratch + r->slot[o];
-            c->held[k] = NULL;
-            r->k->pack[wf_width(from)](raw, 1, b->ptr[o], b->row[o], 1, (size_t)b->rows, 1);
-            r->k->cast[to][from](tile, raw, (size_t)b->rows);
-            d->src[k] = tile;
-            d->step[k] = (int64_t)wf_dtype_size(to);
-            d->bcast |= 1u << k;
         } else {
-            const unsigned before = d->bcast;
-            d->src[k] = load(c, b, k, &d->bcast);
-            d->step[k] = d->bcast == before ? b->cols * (int64_t)wf_dtype_size(t->src_type[k]) : 0;
+            turn(c, b, k, d);
         }
     }
 }
@@ -309,14 +349,9 @@ static void load_band(chunk *c, const wf_block *b, band *d)
  * latter a later row of this one. */
 static void ask_ahead(const run *r, const wf_block *b, const band *d, int64_t i)
 {
-    const bool second = wf_amd();
+    const bool second = wf_amd() && !r->panel;
     for (int o = r->t->ndst; second && o < r->w->nops; o++) {
         const int64_t size = r->w->op[o].esize, step = b->col[o] * size;
-        const char *beside = b->ptr[o] + (i * b->row[o] + b->cols) * size;
-        if (b->col[o] == 1 &&
-            !(d->direct >> (o - r->t->ndst) & 1)) /* is cast on its way to scratch */
-            for (int64_t at = 0; at < b->cols * size; at += 64)
-                __builtin_prefetch(beside + at, 0, 2);
         if (b->row[o] != 1 || b->col[o] <= 1)
             continue;
         for (int64_t j = i * b->cols / b->rows; j < (i + 1) * b->cols / b->rows; j++)
@@ -335,93 +370,142 @@ static void ask_ahead(const run *r, const wf_block *b, const band *d, int64_t i)
 /* Rows that follow each other in the result and in every source are one. */
 static bool is_one_row(const run *r, const wf_block *b, const band *d)
 {
-    bool one = is_packed(b, 0) && !r->stream;
+    bool one = is_packed(b, 0);
     for (int k = 0; k < r->t->nsrc && one; k++) {
         const int64_t size = (int64_t)wf_dtype_size(r->t->src_type[k]);
         one = r->t->src_type[k] == WEFT_DTYPE_DEFAULT || d->step[k] == b->cols * size;
     }
-    return one && d->bcast == 0 && wf_same_bits(r->t->dst_type[0], r->t->dst[0].dtype);
+    return one && d->bcast == 0;
 }
 
-/* A band on its way past the caches, so many rows at once that a kernel has PIECE elements: rows that are read where they lie
- * are brought together first. What comes next is asked for a few lines at a time: sources of which some are asked for and
- * others waited for take longer than if none were. On a Zen 5 requests beside the stores hold them up, unless casts leave them
- * time: where there is none they stand before the kernel. */
-static void stream_band(chunk *c, const wf_block *b, const band *d)
+/* Nothing is cast, and results are written where they belong: a row at a time, or all where they are one. */
+static void run_rows(const run *r, const wf_block *b, const band *d)
+{
+    const wf_tiles *t = r->t;
+    const int64_t rows = is_one_row(r, b, d) ? 1 : b->rows;
+    const size_t cols = (size_t)(b->rows / rows * b->cols);
+    const int64_t step = b->row[0] * r->w->op[0].esize;
+    const void *at[WF_WALK_OPS];
+    char *out = b->ptr[0];
+    for (int k = 0; k < t->nsrc; k++)
+        at[k] = d->src[k];
+    for (int64_t i = 0; i < rows; i++, out += step) {
+        t->fn(t->arg, (void *const[]){out}, at, cols, d->bcast);
+        for (int k = 0; k < t->nsrc; k++)
+            at[k] = (const char *)at[k] + d->step[k];
+    }
+}
+
+/* What of a band one call of the kernel gets. */
+typedef struct piece {
+    int64_t i, j, rows, cols;
+} piece;
+
+/* Source k of a piece as the kernel reads it: where it lies, or one row behind the other and of the kernel's type. */
+static const char *gather(const chunk *c, const band *d, int k, const piece *p)
+{
+    const run *r = c->r;
+    const int from = r->t->src[k].dtype, to = r->t->src_type[k];
+    const char *at = d->src[k] + p->i * d->step[k];
+    if (d->bcast >> k & 1)
+        return at;
+    const int64_t size = r->w->op[r->t->ndst + k].esize, bytes = p->cols * size;
+    const bool together = p->rows == 1 || d->step[k] == bytes;
+    char *tile = c->scratch + r->rows_at + k * ROW_BYTES;
+    at += p->j * size;
+    if (d->casts >> k & 1) {
+        const wf_cast_fn cast = r->k->cast[to][from];
+        const int64_t out = p->cols * (int64_t)wf_dtype_size(to);
+        if (together)
+            cast(tile, at, (size_t)(p->rows * p->cols));
+        else
+            for (int64_t j = 0; j < p->rows; j++)
+                cast(tile + j * out, at + j * d->step[k], (size_t)p->cols);
+        return tile;
+    }
+    if (together)
+        return at;
+    r->k->pack[0](tile, bytes, at, d->step[k], 1, (size_t)p->rows, (size_t)bytes);
+    return tile;
+}
+
+/* Runs the kernel on a piece, and puts the results where they belong. late: what comes next is asked for between the stores. */
+static void run_piece(chunk *c, const wf_block *b, const band *d, const piece *p, bool late)
 {
     const run *r = c->r;
     const wf_tiles *t = r->t;
     const int from = t->dst_type[0], to = t->dst[0].dtype;
-    const bool same = wf_same_bits(from, to), early = same && wf_amd_zen5();
-    const int64_t bytes = b->cols * (int64_t)wf_dtype_size(to),
-                  step = b->row[0] * r->w->op[0].esize;
-    const int64_t most = PIECE / b->cols;
-    char *row = c->scratch + r->slot[0], *cast = row + ROW_BYTES;
-    for (int64_t i = 0; i < b->rows; i += most) {
-        const int64_t rows = b->rows - i < most ? b->rows - i : most;
-        const void *at[WF_WALK_OPS];
-        for (int64_t j = i; early && j < i + rows; j++)
-            ask_ahead(r, b, d, j);
-        for (int k = 0; k < t->nsrc; k++) {
-            at[k] = d->src[k] + i * d->step[k];
-            if (!(d->direct >> k & 1))
-                continue;
-            const int64_t n = b->cols * r->w->op[1 + k].esize;
-            char *packed = c->scratch + r->slot[1 + k];
-            r->k->pack[0](packed, n, at[k], d->step[k], 1, (size_t)rows, (size_t)n);
-            at[k] = packed;
-            /* of one column a transposed source lies in rows, too: this was its tile */
-            c->held[k] = NULL;
+    const bool same = wf_same_bits(from, to);
+    const int64_t size = r->w->op[0].esize, bytes = p->cols * size, step = b->row[0] * size;
+    const bool packed = !r->stream && (p->rows == 1 || step == bytes);
+    const size_t n = (size_t)(p->rows * p->cols);
+    char *out = b->ptr[0] + p->i * step + p->j * size, *row = c->scratch, *cast = row + ROW_BYTES;
+    const void *at[WF_WALK_OPS];
+    char *to_row = same && packed ? out : row;
+    for (int k = 0; k < t->nsrc; k++)
+        at[k] = t->src_type[k] == WEFT_DTYPE_DEFAULT ? at[0] : gather(c, d, k, p);
+    if (d->bcast == 0 || p->rows == 1) {
+        t->fn(t->arg, (void *const[]){to_row}, at, n, d->bcast);
+    } else { /* an element for each row */
+        const int64_t wide = p->cols * (int64_t)wf_dtype_size(from);
+        for (int64_t i = 0; i < p->rows; i++, to_row += wide) {
+            t->fn(t->arg, (void *const[]){to_row}, at, (size_t)p->cols, d->bcast);
+            for (int k = 0; k < t->nsrc; k++)
+                at[k] = (const char *)at[k] +
+                        (d->bcast >> k & 1 ? d->step[k]
+                                           : p->cols * (int64_t)wf_dtype_size(t->src_type[k]));
         }
-        t->fn(t->arg, (void *const[]){row}, at, (size_t)(rows * b->cols), 0);
-        if (!same)
-            r->k->cast[to][from](cast, row, (size_t)(rows * b->cols));
-        const char *out = same ? row : cast;
-        for (int64_t j = i; j < i + rows; j++, out += bytes) {
-            if (!early)
-                ask_ahead(r, b, d, j);
-            r->k->stream(b->ptr[0] + j * step, out, (size_t)bytes);
-        }
+    }
+    if (!same)
+        r->k->cast[to][from](packed ? out : cast, row, n);
+    if (packed)
+        return;
+    const char *done = same ? row : cast;
+    for (int64_t j = 0; j < p->rows; j++, out += step, done += bytes) {
+        if (late)
+            ask_ahead(r, b, d, p->i + j);
+        if (r->stream)
+            r->k->stream(out, done, (size_t)bytes);
+        else
+            memcpy(out, done, (size_t)bytes);
     }
 }
 
+/* What is cast, or passes the caches, goes by some hundred elements, of several rows or of one. Past the caches what comes next is asked
+ * for a few lines at a time: sources of which some are asked for and others waited for take longer than if none were. On a
+ * Zen 5 requests beside the stores hold them up, unless casts leave them time: where there is none they stand before the
+ * kernel. */
 static void run_band(chunk *c, const wf_block *b, const band *d)
 {
     const run *r = c->r;
-    const wf_tiles *t = r->t;
-    const void *at[WF_WALK_OPS];
-    const int from = t->dst_type[0], to = t->dst[0].dtype;
-    const bool same = wf_same_bits(from, to), in_place = same && !r->stream;
-    const int64_t rows = is_one_row(r, b, d) ? 1 : b->rows;
-    const size_t cols = (size_t)(b->rows / rows * b->cols), bytes = cols * wf_dtype_size(to);
-    char *row = c->scratch + r->slot[0], *cast = row + ROW_BYTES;
-    for (int64_t i = 0; i < rows; i++) {
-        char *out = b->ptr[0] + i * b->row[0] * r->w->op[0].esize;
-        if (r->stream)
+    const bool same = wf_same_bits(r->t->dst_type[0], r->t->dst[0].dtype);
+    const bool early = r->stream && same && wf_amd_zen5();
+    if (!r->stream && !d->casts && same) {
+        run_rows(r, b, d);
+        return;
+    }
+    const int64_t most = r->stream ? PIECE : TOGETHER;
+    const int64_t cols = b->cols < most ? b->cols : most, rows = most / cols;
+    piece p;
+    for (p.i = 0; p.i < b->rows; p.i += rows) {
+        p.rows = b->rows - p.i < rows ? b->rows - p.i : rows;
+        for (int64_t i = p.i; early && i < p.i + p.rows; i++)
             ask_ahead(r, b, d, i);
-        for (int k = 0; k < t->nsrc; k++)
-            at[k] = d->src[k] + i * d->step[k];
-        t->fn(t->arg, (void *const[]){in_place ? out : row}, at, cols, d->bcast);
-        if (!same)
-            r->k->cast[to][from](r->stream ? cast : out, row, cols);
-        if (r->stream)
-            r->k->stream(out, same ? row : cast, bytes);
+        for (p.j = 0; p.j < b->cols; p.j += cols) {
+            p.cols = b->cols - p.j < cols ? b->cols - p.j : cols;
+            run_piece(c, b, d, &p, r->stream && !early);
+        }
     }
 }
 
-/* A transposed source of the block that can be turned in the result's memory, of which every element is then read
- * once more before it is written; -1: there is none, or rows of the result do not follow each other. */
-static int find_through(const run *r, const wf_block *b)
+/* Can source k be turned in the result's memory, of which every element is then read once more before it is written? */
+static bool can_go_through(const run *r, int k)
 {
-    const wf_tiles *t = r->t;
-    const int to = t->dst[0].dtype;
-    if (r->stream || r->in_place || !is_packed(b, 0) || !wf_same_bits(t->dst_type[0], to))
-        return -1;
-    for (int k = 0; k < t->nsrc; k++)
-        if (t->src_type[k] != WEFT_DTYPE_DEFAULT && wf_same_bits(t->src_type[k], to) &&
-            b->row[1 + k] == 1 && b->col[1 + k] > 1)
-            return k;
-    return -1;
+    const wf_walk *w = r->w;
+    return !r->stream && !r->in_place && r->t->src_type[k] != WEFT_DTYPE_DEFAULT &&
+           w->op[1 + k].esize == w->op[0].esize && w->op[1 + k].strides[w->row_dim] == 1 &&
+           w->op[1 + k].strides[w->col_dim] > 1 &&
+           (w->op[0].esize == 8 || w->op[0].strides[w->row_dim] % ONE_SET != 0);
 }
 
 /* A block in which some source is transposed: that one goes through scratch, or the result, so many rows at a time as
@@ -437,16 +521,12 @@ static void turned_block(chunk *c, const wf_block *whole)
         b.row[k] = whole->row[k];
         b.col[k] = whole->col[k];
     }
-    c->through = find_through(r, whole);
-    for (int64_t i = 0; i < whole->rows; i += r->band) {
-        b.rows = whole->rows - i < r->band ? whole->rows - i : r->band;
+    for (int64_t i = 0; i < whole->rows; i += c->band) {
+        b.rows = whole->rows - i < c->band ? whole->rows - i : c->band;
         load_band(c, &b, &d);
-        if (r->stream && d.bcast == 0)
-            stream_band(c, &b, &d);
-        else
-            run_band(c, &b, &d);
+        run_band(c, &b, &d);
         for (int k = 0; k < r->w->nops; k++)
-            b.ptr[k] += r->band * b.row[k] * r->w->op[k].esize;
+            b.ptr[k] += c->band * b.row[k] * r->w->op[k].esize;
     }
 }
 
@@ -465,7 +545,8 @@ static bool goes_by_rows(const run *r, const wf_block *b)
     const wf_tiles *t = r->t;
     bool some = false;
     if (!t->by_rows || t->ndst != 1 || r->stream || r->tile < TILE || b->rows == 1 ||
-        b->cols < LONG_ROW || b->cols > PIECE || b->col[0] != 1)
+        b->cols < LONG_ROW || b->cols > PIECE || b->col[0] != 1 ||
+        r->rows_at + t->nsrc * ROW_BYTES > SCRATCH)
         return false;
     for (int k = 0; k < t->nsrc; k++)
         some |= t->src_type[k] != WEFT_DTYPE_DEFAULT && b->col[1 + k] == 0 && b->row[1 + k] != 0;
@@ -524,7 +605,11 @@ static void do_chunk(void *arg, int64_t begin, int64_t end)
     chunk c;
     c.r = r;
     c.scratch = scratch;
-    c.through = -1;
+    c.band = r->band > 0 ? r->band : 1;
+    char *panel = r->panel > 0 ? wf_scratch((size_t)r->panel) : NULL;
+    c.turned = panel ? panel : r->band ? scratch + r->rows_at + r->t->nsrc * ROW_BYTES : scratch;
+    if (r->panel > 0 && !panel)
+        c.band = LEAST; /* as much of it as the stack has room for */
     for (int k = 0; k < r->t->nsrc; k++)
         c.held[k] = NULL;
     const int64_t last = end * r->per_chunk;
@@ -532,6 +617,7 @@ static void do_chunk(void *arg, int64_t begin, int64_t end)
                    do_block, &c);
     if (r->stream || r->past)
         r->k->fence();
+    wf_scratch_free(panel, (size_t)r->panel);
 }
 
 static bool some_cast(const wf_tiles *t)
@@ -587,64 +673,102 @@ static bool leaves_caches(const run *r)
     return bytes >= WF_STREAM_FROM;
 }
 
+/* What cut_turned has to know of a walk. */
+typedef struct turned {
+    int64_t each; /* bytes in scratch that an element of the block needs */
+    int64_t least,
+        size; /* bytes of the smallest and the largest element of those that are turned */
+    bool any;
+    bool shared; /* rows of a source share sets of a cache */
+} turned;
+
+static bool is_turned(const run *r, int k)
+{
+    const int64_t col = r->w->op[1 + k].strides[r->w->col_dim];
+    return r->t->src_type[k] != WEFT_DTYPE_DEFAULT && col != 1 && col != 0;
+}
+
+static turned look_at(run *r)
+{
+    const wf_tiles *t = r->t;
+    const wf_walk *w = r->w;
+    turned u = {.least = 8, .size = 1};
+    r->through = -1;
+    for (int k = 0; k < t->nsrc; k++) {
+        const int64_t from = w->op[1 + k].esize;
+        if (!is_turned(r, k))
+            continue;
+        if (r->through < 0 && can_go_through(r, k))
+            r->through = k;
+        else
+            u.each += from;
+        u.any = true;
+        u.shared |= w->op[1 + k].strides[w->col_dim] * from % PAGE == 0;
+        u.least = u.least < from ? u.least : from;
+        u.size = u.size > from ? u.size : from;
+    }
+    return u;
+}
+
+/* Rows and columns of a block with a transposed source. What goes through the result's memory has no tile that were to fit a
+ * cache: long rows, which hardware foresees. Of rows that share sets all is read that a page of theirs holds of the block. */
+static void size_block(const run *r, const turned *u, int64_t *rows, int64_t *cols)
+{
+    const wf_walk *w = r->w;
+    const int64_t wide = w->dims[w->col_dim], line = 64 / u->least;
+    *cols = u->each == 0 ? THROUGH_COLS : wide <= WHOLE_COLS ? WHOLE_COLS : TURNED_COLS;
+    *cols = *cols < wide ? *cols : wide;
+    *rows = TURNED_ELEMENTS / *cols < TURNED_ROWS ? TURNED_ELEMENTS / *cols : TURNED_ROWS;
+    *rows = u->shared ? SHARED_BLOCK : *rows < line ? line : *rows & -line;
+}
+/* Past the caches. On a Zen 5 what is turned goes through the second cache: pieces of as many rows of the source as long pieces
+ * of the result's and the other sources' rows have columns. */
+static void size_block_past(const turned *u, int64_t *rows, int64_t *cols)
+{
+    if (wf_amd_zen5()) {
+        *rows = *cols = u->size > 1 ? PANEL_BYTES / u->size : PANEL_BYTES / 2;
+        return;
+    }
+    *cols = !wf_amd() ? PAST_COLS : u->shared ? SHARED_COLS : SECOND_COLS;
+    *rows = !wf_amd() ? PAST_BAND : u->shared ? SHARED_ROWS : SECOND_ROWS;
+}
+
 /* Blocks for a transposed source, if there is one and rows of the result are worth a call, or all of them do not fit a tile:
- * long pieces of the source are read, and few tiles share the scratch. */
+ * few tiles share the scratch, and bands are as high as a line of the source. */
 static void cut_turned(run *r, wf_walk *w)
 {
     const wf_tiles *t = r->t;
-    enum { LEAST = 16 };
-    int tiles = 0, packed = 0;
+    int64_t rows, cols;
     if (!t->by_rows || t->ndst != 1 || w->row_dim < 0 || w->op[0].strides[w->col_dim] != 1 ||
         w->dims[w->col_dim] < LEAST || w->dims[w->row_dim] < LEAST ||
         (w->dims[w->col_dim] < LEAST_COLS && (w->nblocks == 1 || some_cast(t))))
         return;
-    bool casts = false, shared = false; /* do rows of a source share sets of a cache? */
-    unsigned direct = 0;
-    int index[WF_WALK_OPS] = {0}; /* of a source's tile or rows */
-    int64_t size = 1;
-    for (int k = 0; k < t->nsrc; k++) {
-        const int64_t from = w->op[1 + k].esize, to = (int64_t)wf_dtype_size(t->src_type[k]);
-        const int64_t col = w->op[1 + k].strides[w->col_dim];
-        const bool same = wf_same_bits(t->src[k].dtype, t->src_type[k]);
-        if (t->src_type[k] == WEFT_DTYPE_DEFAULT)
-            continue;
-        if (same && (col == 1 || col == 0)) { /* past the caches its rows are brought together */
-            direct |= 1u << k;
-            index[k] = packed++;
-            continue;
-        }
-        index[k] = tiles++;
-        casts |= !same;
-        shared |= col * from % PAGE == 0;
-        size = size > from ? size : from;
-        size = size > to ? size : to;
-    }
-    if (tiles == 0)
+    const turned u = look_at(r);
+    if (!u.any)
         return;
-    const int64_t first = (2 + (r->stream ? packed : 0)) * ROW_BYTES; /* of the tiles */
-    const int64_t room = SCRATCH - first;
-    const int64_t each = (tiles + casts) * size; /* bytes an element of the block needs */
-    const bool second = r->stream && wf_amd();
-    int64_t cols = r->stream ? PAST_COLS : TURNED_COLS;
-    int64_t most = r->stream ? PAST_BAND : BAND;
-    if (second) {
-        const bool plain = !casts && size == (int64_t)sizeof(float) && wf_amd_zen5();
-        cols = plain ? PLAIN_COLS : shared ? SHARED_COLS : SECOND_COLS;
-        most = plain ? PLAIN_ROWS : shared ? SHARED_ROWS : SECOND_ROWS;
-    }
-    while (cols > LEAST_COLS && most * cols * each > room)
+    const bool panel = r->stream && wf_amd_zen5();
+    const int32_t rows_at = 2 * ROW_BYTES;
+    const int64_t room = SCRATCH - rows_at - t->nsrc * ROW_BYTES;
+    if (r->stream)
+        size_block_past(&u, &rows, &cols);
+    else
+        size_block(r, &u, &rows, &cols);
+    const int64_t line = 64 / u.least, most = r->stream ? rows : line > LEAST ? line : LEAST;
+    while (cols > LEAST_COLS && (panel ? LEAST : most) * cols * u.each > room)
         cols /= 2;
-    const int64_t fits = room / (cols * each) / LEAST * LEAST;
+    const int64_t fits = u.each == 0 ? most : room / (cols * u.each) / LEAST * LEAST;
     if (fits < LEAST)
         return;
-    r->band = fits < most ? fits : most;
-    wf_walk_cut_turned(w, second ? most : TURNED_ROWS, cols);
-    r->slot[0] = 0;
-    const int64_t tile = r->band * cols * size;
-    for (int k = 0; k < t->nsrc; k++)
-        r->slot[1 + k] =
-            (int32_t)(direct >> k & 1 ? (2 + index[k]) * ROW_BYTES : first + index[k] * tile);
-    r->slot[w->nops] = (int32_t)(first + tiles * tile);
+    r->rows_at = rows_at;
+    r->band = panel || fits > most ? most : fits;
+    wf_walk_cut_turned(w, r->stream && !wf_amd() ? TURNED_ROWS : rows, cols);
+    int64_t at = 0;
+    for (int k = 0; k < t->nsrc; k++) {
+        const bool tile = is_turned(r, k) && k != r->through;
+        r->slot[1 + k] = (int32_t)at;
+        at += tile ? cols * w->op[1 + k].esize : 0;
+    }
+    r->panel = panel ? r->band * at : 0;
 }
 
 void wf_tiles_run(const wf_tiles *t)
@@ -677,10 +801,11 @@ void wf_tiles_run(const wf_tiles *t)
     wf_walk_cut(&w, r.tile, r.direct && !t->tile ? row : r.tile);
     for (int k = 0; k <= w.nops; k++)
         r.slot[k] = k * (int32_t)(r.tile * 8);
+    r.rows_at = (w.nops + 1) * (int32_t)(r.tile * 8);
     cut_turned(&r, &w);
     if (!r.band)
         find_jumps(&r);
-    const int64_t block = w.rows * w.cols;
+    int64_t block = w.rows * w.cols;
     /* In place there are no stores to wait for, but a chunk still begins in memory that it has not asked for. */
     const bool is_long = leaves || (r.ahead && w.nblocks * block > 8 * GRAIN_PAST);
     const int64_t grain = is_long && t->grain < GRAIN_PAST ? GRAIN_PAST : t->grain;
@@ -691,6 +816,10 @@ void wf_tiles_run(const wf_tiles *t)
         return;
     }
     const int64_t least = t->grain / 4 > AWAKE_HEAVY ? t->grain / 4 : AWAKE_HEAVY;
+    if (r.band) {
+        wf_walk_cut_turned(&w, wf_awake_grain(w.rows, least / w.cols + 1, r.band), w.cols);
+        block = w.rows * w.cols;
+    }
     r.per_chunk = wf_awake_grain(w.nblocks, least / block + 1, 1);
     wf_parallel_awake((w.nblocks + r.per_chunk - 1) / r.per_chunk, 1, do_chunk, &r);
 }

@@ -8,6 +8,7 @@
  *
  * ctest: threads timeout=600
  */
+#include "eager/alloc.h"
 #include "tests/unit/map_support.h"
 
 static int nsrc_of(wf_op op)
@@ -130,7 +131,8 @@ Test(map, rows_and_layouts)
  * rows that are cut, beside operands of any other layout and type; shares of workers that are awake. */
 Test(map, bands_of_transposed_operands)
 {
-    static const int64_t shapes[][2] = {{16, 64}, {32, 256}, {37, 256}, {21, 300}, {240, 131}};
+    static const int64_t shapes[][2] = {{16, 64},   {32, 256}, {37, 256}, {21, 300},
+                                        {240, 131}, {66, 700}, {20, 1024}};
     static const enum layout cases[][3] = {{CONTIGUOUS, TRANSPOSED, CONTIGUOUS},
                                            {TRANSPOSED, TRANSPOSED, TRANSPOSED},
                                            {TRANSPOSED, BROADCAST_ROW, STRIDED},
@@ -139,13 +141,14 @@ Test(map, bands_of_transposed_operands)
     static const int types[][4] = {/* of the result, of the operands */
                                    {WEFT_F32, WEFT_F32, WEFT_F32, WEFT_F32},
                                    {WEFT_BF16, WEFT_BF16, WEFT_F32, WEFT_BF16},
-                                   {WEFT_F64, WEFT_F64, WEFT_F64, WEFT_F32}};
-    for (size_t i = 0; i < 5 * 4 * 2 * 3; i++) {
-        const size_t s = i % 5, c = i / 5 % 4, t = i / 20 % 3;
+                                   {WEFT_F64, WEFT_F64, WEFT_F64, WEFT_F32},
+                                   {WEFT_U8, WEFT_U8, WEFT_U8, WEFT_U8}};
+    for (size_t i = 0; i < 7 * 4 * 2 * 4; i++) {
+        const size_t s = i % 7, c = i / 7 % 4, t = i / 28 % 4;
         const int *type = types[t];
         wf_set_num_threads(1 + (int)(i % 3));
         wake_workers();
-        check(ops[i / 60], wf_dtype_compute(type[0]), 2, shapes[s], type[0], CONTIGUOUS, type + 1,
+        check(ops[i / 112], wf_dtype_compute(type[0]), 2, shapes[s], type[0], CONTIGUOUS, type + 1,
               cases[c], "bands");
     }
 }
@@ -187,8 +190,10 @@ Test(map, turned_in_the_result)
 Test(map, transposed_past_caches)
 {
     /* PITCH: rows of the transposed operand whole pages apart */
-    enum { ROWS = 2131, COLS = 2083, PITCH = 4096, CASES = 5 };
-    static const int types[CASES] = {WEFT_F32, WEFT_BF16, WEFT_F64, WEFT_F32, WEFT_BF16};
+    enum { ROWS = 2131, COLS = 2083, PITCH = 4096, CASES = 8, WITHOUT_MEMORY = CASES - 1 };
+    static const int types[CASES] = {WEFT_F32,  WEFT_BF16, WEFT_F64,  WEFT_F32,
+                                     WEFT_BF16, WEFT_F32,  WEFT_BF16, WEFT_BF16};
+    static const int amd[CASES] = {0, 1, 2, 1, 1, 2, 2, 2};
     wf_view whole = {.dtype = WEFT_U8, .rank = 2, .dims = {ROWS, COLS}, .strides = {COLS, 1}};
     uint8_t *number = malloc((size_t)ROWS * COLS), *sum = malloc((size_t)ROWS * COLS);
     char *memory = malloc((size_t)(2 * ROWS + PITCH) * COLS * 8);
@@ -210,8 +215,10 @@ Test(map, transposed_past_caches)
         wf_copy(&v[1], &whole);
         wf_copy(&v[2], &turned);
         wf_set_isa(WF_NISA - 1 - t % 3);
-        wf_set_amd(t < 3 ? t : 1);
+        wf_set_amd(amd[t]);
+        wf_alloc_fail_after(t == WITHOUT_MEMORY, 1);
         cr_assert_eq(wf_exec_map(WF_OP_ADD, wf_dtype_compute(types[t]), &v[0], 2, v + 1), 0);
+        wf_alloc_fail_after(0, 0);
         whole.data = sum;
         wf_copy(&whole, &v[0]);
         for (int64_t i = 0; i < ROWS; i++)
