@@ -2,8 +2,8 @@
  * eager/copy.c -- wf_copy and wf_fill: moving and casting elements between strided views.
  *
  * Dimensions are walked in the order of the destination's strides. Where the source runs along another
- * dimension the walk cuts square blocks, which are transposed in registers; large copies store past
- * the caches. Casting rules are those of eager/kernels/cast.h.
+ * dimension the walk cuts square blocks, which are transposed in registers, or, to be cast, goes the way of
+ * maps (eager/map.c); large copies store past the caches. Casting rules are those of eager/kernels/cast.h.
  *
  * Invariant: views do not overlap, except that they may be equal.
  */
@@ -12,6 +12,7 @@
 #include "eager/cpuid.h"
 #include "eager/exec.h"
 #include "eager/kernels/kernels.h"
+#include "eager/map.h"
 #include "eager/pool.h"
 #include "eager/strips.h"
 #include "eager/tile.h"
@@ -150,6 +151,25 @@ static void cast_block(void *arg, const wf_block *b)
         j->k->unpack[wf_width(j->to)](b->ptr[0], b->row[0], b->col[0], out, rows, cols);
 }
 
+/* The same as a function of tiles. */
+static void cast_tile(const void *arg, void *const *dst, const void *const *src, size_t n,
+                      unsigned bcast)
+{
+    const job *j = arg;
+    j->k->cast[j->to][j->from](dst[0], src[0], bcast ? 1 : n);
+    if (bcast)
+        j->k->pack[wf_width(j->to)](dst[0], 0, dst[0], 0, 0, 1, n);
+}
+
+/* Does the source run along the rows of the walk's blocks, and are they such that maps turn whole lines of it? */
+static bool is_turned(const wf_walk *w)
+{
+    enum { LEAST = 16 };
+    return w->row_dim >= 0 && w->op[0].strides[w->col_dim] == 1 &&
+           w->op[1].strides[w->row_dim] == 1 && w->op[1].strides[w->col_dim] > 1 &&
+           w->dims[w->row_dim] >= LEAST && w->dims[w->col_dim] >= LEAST;
+}
+
 static void fill_block(void *arg, const wf_block *b)
 {
     const job *j = arg;
@@ -284,6 +304,20 @@ void wf_copy(const wf_view *dst, const wf_view *src)
             w.flat &&
             (!j.stream || (j.k->cast_past[j.to][j.from] && (uintptr_t)dst->data % 64 == 0));
         wf_walk_cut(&w, TILE, direct ? GRAIN : j.stream ? TILE / 4 : TILE);
+        if (is_turned(&w)) {
+            const uint8_t to = dst->dtype, from = src->dtype;
+            wf_tiles_run(&(wf_tiles){.ndst = 1,
+                                     .nsrc = 1,
+                                     .dst = dst,
+                                     .src = src,
+                                     .dst_type = &to,
+                                     .src_type = &from,
+                                     .grain = GRAIN / 2,
+                                     .by_rows = true,
+                                     .fn = cast_tile,
+                                     .arg = &j});
+            return;
+        }
         run_job(&j, cast_block);
     }
 }

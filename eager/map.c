@@ -39,6 +39,7 @@ enum {
     THROUGH_COLS = 2048,
     SHARED_BLOCK = 512,
     LEAST_COLS = 64,
+    NEAR_BYTES = 32 << 10, /* of what is turned, in the first cache */
     PAST_BAND = 128,
     PAST_COLS = 128,
     PAST_RUN = 64, /* bytes */
@@ -748,11 +749,13 @@ static void cut_turned(run *r, wf_walk *w)
         return;
     const bool panel = r->stream && wf_amd_zen5();
     const int32_t rows_at = 2 * ROW_BYTES;
-    const int64_t room = SCRATCH - rows_at - t->nsrc * ROW_BYTES;
-    if (r->stream)
+    int64_t room = SCRATCH - rows_at - t->nsrc * ROW_BYTES;
+    if (r->stream) {
         size_block_past(&u, &rows, &cols);
-    else
+    } else {
         size_block(r, &u, &rows, &cols);
+        room = room < NEAR_BYTES ? room : NEAR_BYTES;
+    }
     const int64_t line = 64 / u.least, most = r->stream ? rows : line > LEAST ? line : LEAST;
     while (cols > LEAST_COLS && (panel ? LEAST : most) * cols * u.each > room)
         cols /= 2;

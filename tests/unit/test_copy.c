@@ -139,6 +139,33 @@ Test(copy, layouts_and_sizes)
                 }
 }
 
+/* A transposed source is turned a band of rows at a time and cast from there, or from the result's own memory. */
+Test(copy, transposed_casts)
+{
+    static const int64_t shapes[][2] = {{66, 700}, {20, 1024}, {130, 70}};
+    static const int types[][2] = {{WEFT_U8, WEFT_F32},  {WEFT_BF16, WEFT_F32},
+                                   {WEFT_F32, WEFT_F16}, {WEFT_F64, WEFT_F32},
+                                   {WEFT_I32, WEFT_F32}, {WEFT_F32, WEFT_I64}};
+    const int most = isa_most();
+    for (int i = 0; i < 3 * 6 * (most + 1); i++) {
+        const int *t = types[i / 3 % 6];
+        if (i % THIN != 0)
+            continue;
+        operand s = make(t[0], 2, shapes[i % 3], TRANSPOSED);
+        operand d = make(t[1], 2, shapes[i % 3], CONTIGUOUS);
+        fill_random(&s);
+        wf_set_isa(i / 18);
+        wf_set_num_threads(1 + i % 2);
+        wf_copy(&d.v, &s.v);
+        for (int64_t k = 0; k < wf_view_numel(&d.v); k++)
+            cr_assert(right_cast(element(&d.v, k), t[1], element(&s.v, k), t[0]),
+                      "%s to %s, element %lld", wf_dtype_name(t[0]), wf_dtype_name(t[1]),
+                      (long long)k);
+        free(s.base);
+        free(d.base);
+    }
+}
+
 /* Whole and in several chunks against the same copy taken row by row, which is too small for either and
  * whose values the other tests prove. */
 Test(copy, large_and_streaming)
