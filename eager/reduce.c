@@ -176,25 +176,42 @@ static bool is_spread(int64_t stride)
     return stride != 0 && stride != 1;
 }
 
-/* rows x n values of v, one behind the other at dst: as many as have room in TOGETHER_BYTES before and after a conversion. */
-static void load_rows(const engine *e, void *dst, const wf_view *v, int64_t offset, int64_t step,
-                      int64_t stride, int64_t rows, int64_t n, bool raw)
+/* rows x n elements of v, one behind the other at dst, as they lie in memory. */
+static void bring_rows(void *dst, const wf_view *v, int64_t offset, int64_t step, int64_t stride,
+                       int64_t rows, int64_t n)
 {
-    void (*const convert)(void *, const void *, int, int64_t, int64_t) =
-        e->job->truth ? e->k->truth : e->k->load;
-    const wf_pack_fn pack = wf_kernels_now()->pack[wf_width(v->dtype)];
+    wf_kernels_now()->pack[wf_width(v->dtype)](dst, n, at(v, offset), step, stride, (size_t)rows,
+                                               (size_t)n);
+}
+
+void wf_red_load(int compute, bool truth, void *dst, const wf_view *v, int64_t offset, int64_t step,
+                 int64_t stride, int64_t rows, int64_t n)
+{
+    const wf_red_kernels *k = wf_red_kernels_of(compute);
+    void (*const convert)(void *, const void *, int, int64_t, int64_t) = truth ? k->truth : k->load;
     if (stride == 1 && step == n) {
         n *= rows;
         rows = 1;
     }
-    if (raw || (v->dtype == e->job->compute && !e->job->truth)) {
-        pack(dst, n, at(v, offset), step, stride, (size_t)rows, (size_t)n);
+    if (v->dtype == compute && !truth) {
+        bring_rows(dst, v, offset, step, stride, rows, n);
     } else if (rows == 1 && !is_spread(stride)) {
         convert(dst, at(v, offset), v->dtype, stride, n);
     } else {
         _Alignas(64) char together[TOGETHER_BYTES];
-        pack(together, n, at(v, offset), step, stride, (size_t)rows, (size_t)n);
+        bring_rows(together, v, offset, step, stride, rows, n);
         convert(dst, together, v->dtype, 1, rows * n);
+    }
+}
+
+/* The same of the job's type, or as they lie in memory. */
+static void load_rows(const engine *e, void *dst, const wf_view *v, int64_t offset, int64_t step,
+                      int64_t stride, int64_t rows, int64_t n, bool raw)
+{
+    if (raw) {
+        bring_rows(dst, v, offset, step, stride, rows, n);
+    } else {
+        wf_red_load(e->job->compute, e->job->truth, dst, v, offset, step, stride, rows, n);
     }
 }
 

@@ -38,6 +38,11 @@ void wf_red_split(wf_red_axis_split *g, const wf_view *x, const wf_view *y, unsi
 void wf_red_locate(int64_t i, int n, const int64_t *d, const int64_t *x, const int64_t *y,
                    int64_t *ox, int64_t *oy);
 
+/* rows x n elements of v, from `offset` on, `step` from row to row and `stride` in a row: their values, or truth values (i64), one
+ * behind the other at dst. In all at most 64 KiB before and after the conversion. */
+void wf_red_load(int compute, bool truth, void *dst, const wf_view *v, int64_t offset, int64_t step,
+                 int64_t stride, int64_t rows, int64_t n);
+
 /* 0 or WEFT_ENOMEM. */
 int wf_red_run(const wf_red_job *job);
 /* The same for what is one task, without a map: out[i] = the reduction of x[i * n .. + n) for i < rows, or of column i of

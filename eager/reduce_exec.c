@@ -210,7 +210,7 @@ typedef struct arg_job {
     const wf_view *x;
     const wf_red_kernels *k;
     wf_red_axis_split g;
-    int sign;
+    int sign, compute;
     int64_t blocks; /* of the reduced index */
     char *best;     /* [kept][blocks] */
     int64_t *index; /* [kept][blocks], or the results when there is one block */
@@ -233,15 +233,19 @@ static void arg_block_task(void *arg, int64_t begin, int64_t end)
         int64_t r = i % j->blocks * WF_BLOCK, base = 0, unused = 0;
         int64_t n = g->reduced - r < WF_BLOCK ? g->reduced - r : WF_BLOCK;
         wf_red_locate(i / j->blocks, g->nk, g->kd, g->kx, g->ky, &base, &unused);
-        for (int64_t done = 0; done < n;) {
+        const void *x = buf;
+        if (step == 1 && g->nr == 1 && j->x->dtype == j->compute) {
+            x = element(j->x, base + r);
+        }
+        for (int64_t done = 0; done < n && x == buf;) {
             int64_t in = (r + done) % inner, o = 0;
             int64_t m = inner - in < n - done ? inner - in : n - done;
             wf_red_locate((r + done) / inner, g->nr - 1, g->rd, g->rx, g->ry, &o, &unused);
-            j->k->load(buf + done * (int64_t)j->k->size, element(j->x, base + o + in * step),
-                       j->x->dtype, step, m);
+            wf_red_load(j->compute, false, buf + done * (int64_t)j->k->size, j->x,
+                        base + o + in * step, 0, step, 1, m);
             done += m;
         }
-        j->index[i] = r + j->k->arg(j->best + i * (int64_t)j->k->size, buf, n, j->sign);
+        j->index[i] = r + j->k->arg(j->best + i * (int64_t)j->k->size, x, n, j->sign);
     }
 }
 
@@ -286,7 +290,8 @@ WF_EXEC_DECL(argreduce)
 {
     const wf_view *x = &e->src[0];
     arg_job j = {.x = x, .sign = e->op == WF_OP_ARGMAX ? 1 : -1, .out = e->dst[0].data};
-    j.k = wf_red_kernels_of(wf_red_compute(x->dtype));
+    j.compute = wf_red_compute(x->dtype);
+    j.k = wf_red_kernels_of(j.compute);
     wf_red_split(&j.g, x, NULL, wf_red_axes(e->attr, x->rank));
     const wf_red_axis_split *g = &j.g;
     if (g->kept == 0 || g->reduced == 0) {
@@ -305,10 +310,12 @@ WF_EXEC_DECL(argreduce)
     if (j.best == NULL) {
         return wf_red_nomem(e->why, (int64_t)bytes);
     }
-    j.index = (int64_t *)(void *)(j.best + bytes / 2);
+    j.index = j.blocks == 1 ? j.out : (int64_t *)(void *)(j.best + bytes / 2);
     int64_t per = g->reduced < WF_BLOCK ? g->reduced : WF_BLOCK;
     wf_parallel_for(g->kept * j.blocks, (65536 + per - 1) / per, arg_block_task, &j);
-    wf_parallel_for(g->kept, 65536 / j.blocks + 1, arg_fold_task, &j);
+    if (j.blocks > 1) {
+        wf_parallel_for(g->kept, 65536 / j.blocks + 1, arg_fold_task, &j);
+    }
     wf_scratch_free(j.best, bytes);
     return 0;
 }

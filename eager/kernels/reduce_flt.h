@@ -33,13 +33,13 @@
  * holds up what follows. */
 #define EXTREME_AHEAD 4096
 
-/* Four registers at a time; the last four may overlap those before (idempotent). A result of zero is
+/* Four registers at a time; the last ones may overlap those before (idempotent). A result of zero is
  * looked at again for its sign, which the register instruction leaves open. */
 #define EXTREME(NAME, VOP, OP, ZERO_WINS)                                                          \
     __attribute__((unused)) static T FN(NAME)(const T *x, int64_t n)                               \
     {                                                                                              \
         T r = x[0];                                                                                \
-        if (n < 4 * VN) {                                                                          \
+        if (n < VN) {                                                                              \
             for (int64_t i = 1; i < n; i++) {                                                      \
                 r = OP(r, x[i]);                                                                   \
             }                                                                                      \
@@ -49,7 +49,7 @@
         NANT nan = WF_JOIN(WF_NAN0, SFX);                                                          \
         WF_UNROLL for (int k = 0; k < 4; k++)                                                      \
         {                                                                                          \
-            a[k] = LOADV(x + k * VN);                                                              \
+            a[k] = LOADV(x + (k * VN < n - VN ? k * VN : n - VN));                                 \
             nan = WF_JOIN(WF_NAN, SFX)(nan, a[k], a[k]);                                           \
         }                                                                                          \
         for (int64_t i = 4 * VN; i < n; i += 4 * VN) {                                             \

@@ -1,10 +1,15 @@
 /*
  * eager/kernels/reduce_t.h -- template: the kernels of one compute type, for any type.
  *
- * The includer defines T, TCANON (the type sums are done in), SFX and UNORDERED(v) (is v a NaN), and
+ * The includer defines T and ESIZE (its bytes), TCANON (the type sums are done in), SFX and UNORDERED(v) (is v a NaN), and
  * has instantiated sum_<SFX>, prod_<SFX>, largest_<SFX> and smallest_<SFX>.
  */
 #define FN(name) WF_JOIN(name, SFX)
+#if ESIZE == 4
+#define WORD uint32_t /* as wide as T */
+#else
+#define WORD uint64_t
+#endif
 
 static void FN(run_sum)(void *out, const void *x, int64_t n)
 {
@@ -142,9 +147,18 @@ ROWS(min, MIN(a, b), WIDE_MIN)
 /* -- argmax and argmin: the first of equals; NaN beats everything ------------------------------------ */
 static int64_t FN(arg)(void *best, const void *xv, int64_t n, int sign)
 {
+    enum { TOGETHER = 64 };
     const T *x = xv;
     T m = sign > 0 ? FN(largest)(x, n) : FN(smallest)(x, n);
     int64_t i = 0;
+    for (WORD found = 0; i + TOGETHER < n; i += TOGETHER) { /* is it among those? */
+        for (int64_t k = i; k < i + TOGETHER; k++) {
+            found |= (WORD)((x[k] == m) | UNORDERED(x[k]));
+        }
+        if (found) {
+            break;
+        }
+    }
     while (i < n - 1 && !(x[i] == m || UNORDERED(x[i]))) {
         i++;
     }
@@ -171,4 +185,5 @@ static void FN(arg_row)(void *bestv, int64_t *index, const void *xv, int64_t r, 
         }
     }
 }
+#undef WORD
 #undef FN
