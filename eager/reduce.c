@@ -53,6 +53,7 @@ typedef struct engine {
     void (*extreme)(void *, const void *, int64_t); /* of elements as they lie in memory, or NULL */
     wf_map_fn
         larger; /* wide: the row maximum or minimum of integers, which are compared as they lie in memory; or NULL */
+    bool apart; /* wide and narrow: columns are not neighbours */
     bool near;  /* wide: the tree of a block's lanes is done in registers */
 } engine;
 
@@ -167,6 +168,8 @@ static const char *at(const wf_view *v, int64_t offset)
 
 /* Of values that are brought together at once: so many that the second cache, or the first one, has room for them. */
 enum { TOGETHER_BYTES = 1 << 16, FIRST_BYTES = 1 << 14 };
+/* Of those that are turned, a row of which is a column in memory; and bytes of a block's rows. */
+enum { TURNED_BYTES = 1 << 18, BLOCK_WIDTH = 512 };
 /* Elements of a row below which several are brought together. */
 enum { SHORT_ROW = 512 };
 
@@ -176,12 +179,19 @@ static bool is_spread(int64_t stride)
     return stride != 0 && stride != 1;
 }
 
-/* rows x n elements of v, one behind the other at dst, as they lie in memory. */
+/* rows x n elements of v, one behind the other at dst, as they lie in memory. What is turned is cut into blocks no wider than
+ * high: those of other shapes are the shares of several threads to a kernel, and walked in their order, which is slower alone. */
 static void bring_rows(void *dst, const wf_view *v, int64_t offset, int64_t step, int64_t stride,
                        int64_t rows, int64_t n)
 {
-    wf_kernels_now()->pack[wf_width(v->dtype)](dst, n, at(v, offset), step, stride, (size_t)rows,
-                                               (size_t)n);
+    const wf_pack_fn pack = wf_kernels_now()->pack[wf_width(v->dtype)];
+    const int64_t size = (int64_t)wf_dtype_size(v->dtype), line = 64 / size;
+    const int64_t most = rows * size < BLOCK_WIDTH ? rows / line * line : BLOCK_WIDTH / size;
+    const int64_t wide = step == 1 && is_spread(stride) && most > 0 ? most : n;
+    for (int64_t c = 0; c < n; c += wide) {
+        pack((char *)dst + c * size, n, at(v, offset + c * stride), step, stride, (size_t)rows,
+             (size_t)(n - c < wide ? n - c : wide));
+    }
 }
 
 void wf_red_load(int compute, bool truth, void *dst, const wf_view *v, int64_t offset, int64_t step,
@@ -460,8 +470,13 @@ static void spread_task(void *arg, int64_t begin, int64_t end)
     const int64_t step = g->rx[g->nr - 1] * from, width = size > from ? size : from;
     const bool raw = e->sum != NULL; /* and then summed up as they are */
     const bool fits = step < 64 && step > -64 && WF_BLOCK * width <= FIRST_BYTES;
-    const int64_t most_blocks = fits ? 1 : TOGETHER_BYTES / WF_BLOCK / width;
-    _Alignas(64) char xs[TOGETHER_BYTES];
+    const bool turned = g->nr > 1 && g->rx[g->nr - 2] == 1 && is_spread(g->rx[g->nr - 1]) &&
+                        (raw || (e->job->x->dtype == e->job->compute && !e->job->truth));
+    const size_t room = turned && g->reduced * size > TOGETHER_BYTES ? TURNED_BYTES : 0;
+    _Alignas(64) char few[TOGETHER_BYTES];
+    char *const many = room ? wf_scratch(room) : NULL, *const xs = many ? many : few;
+    const int64_t most_blocks =
+        fits ? 1 : (many ? TURNED_BYTES : TOGETHER_BYTES) / WF_BLOCK / width;
     for (int64_t i = begin, count; i < end; i += count) {
         const int64_t row = i / e->blocks, b = i % e->blocks;
         const int64_t n = b < whole ? WF_BLOCK : g->reduced - b * WF_BLOCK;
@@ -484,6 +499,7 @@ static void spread_task(void *arg, int64_t begin, int64_t end)
         }
         reduce_rows(e, e->out + i * size, xs, n, count, raw);
     }
+    wf_scratch_free(many, room);
 }
 
 /* Blocks [begin, end) of rows that lie at one distance from each other, in runs: the short rows, or the whole
@@ -583,6 +599,8 @@ static int run_inner(engine *e)
 
 /* -- wide and narrow: rows of columns ----------------------------------------------------------------- */
 
+enum { GROUP = 9 }; /* rows handed to the kernel at once: a start and eight more */
+
 /* Where a tile's rows come from. */
 typedef struct tile {
     const engine *e;
@@ -624,8 +642,10 @@ static const void *tile_row(const tile *t, int64_t r, char *buf, char *second)
     int64_t ox, oy;
     row_offset(t, r, &ox, &oy);
     const void *x = buf;
-    if (e->in_place || t->raw) {
+    if (e->in_place || (t->raw && !e->apart)) {
         x = at(j->x, ox);
+    } else if (t->raw) {
+        bring_rows(buf, j->x, ox, 0, e->g.kx[e->g.nk - 1], 1, t->width);
     } else {
         load(e, buf, j->x, ox, e->g.kx[e->g.nk - 1], t->width);
     }
@@ -639,7 +659,28 @@ static const void *tile_row(const tile *t, int64_t r, char *buf, char *second)
     return buf;
 }
 
-enum { GROUP = 9 }; /* rows handed to the kernel at once: a start and eight more */
+/* Rows r, r + apart ... of the tile, `count` of them, likewise: columns that are not neighbours are brought together at once. */
+static void tile_rows(const tile *t, int64_t r, int64_t apart, int64_t count, const void **rows)
+{
+    const engine *e = t->e;
+    const wf_red_job *j = e->job;
+    const int64_t bytes = t->width * (int64_t)e->k->size;
+    if (!e->apart || e->g.nr != 1 || j->map != WF_MAP_NONE) {
+        for (int64_t k = 0; k < count; k++) {
+            rows[k] = tile_row(t, r + k * apart, t->loaded + k * bytes, t->loaded + GROUP * bytes);
+        }
+        return;
+    }
+    const bool raw = t->raw || e->larger != NULL;
+    const int64_t size = raw ? (int64_t)wf_dtype_size(j->x->dtype) : (int64_t)e->k->size;
+    int64_t ox, oy;
+    row_offset(t, r, &ox, &oy);
+    load_rows(e, t->loaded, j->x, ox, apart * e->g.rx[0], e->g.kx[e->g.nk - 1], count, t->width,
+              raw);
+    for (int64_t k = 0; k < count; k++) {
+        rows[k] = t->loaded + k * t->width * size;
+    }
+}
 
 /* The lane that is visited after l, or l after the last one: the next number in bit-reversed order. */
 static int64_t lane_after(const tile *t, int64_t l)
@@ -651,23 +692,20 @@ static int64_t lane_after(const tile *t, int64_t l)
     return bit < t->e->classes || t->rows < WF_LANES ? l : next + bit;
 }
 
-/* acc = rows l, l + 64, ... of the block in sequence. Order-free reductions take any lane order. */
+/* acc = rows l, l + 64, ... of the block in sequence. */
 static void wide_lane(const tile *t, int64_t l, char *acc)
 {
-    const engine *e = t->e;
-    int64_t bytes = t->width * (int64_t)e->k->size;
     const void *rows[GROUP];
-    int n = 0, init = 1;
-    for (int64_t r = l; r < t->rows; r += WF_LANES) {
-        rows[n] = tile_row(t, r, t->loaded + n * bytes, t->loaded + GROUP * bytes);
-        n++;
-        const bool last = r + WF_LANES >= t->rows;
-        if (last || n == (init ? GROUP : GROUP - 1)) {
-            const int64_t first = r - (n - 1) * WF_LANES, next = lane_after(t, l);
-            add_rows(t, acc, rows, n, init, last ? next == l ? 0 : next - first : n * WF_LANES);
-            n = 0;
-            init = 0;
-        }
+    for (int64_t r = l, n; r < t->rows; r += n * WF_LANES) {
+        const int64_t left = (t->rows - r + WF_LANES - 1) / WF_LANES, next = lane_after(t, l);
+        const int64_t most = r == l ? GROUP : GROUP - 1;
+        n = left < most ? left : most;
+        tile_rows(t, r, WF_LANES, n, rows);
+        add_rows(t, acc, rows, (int)n, r == l,
+                 t->e->apart ? 0
+                 : n < left  ? n * WF_LANES
+                 : next == l ? 0
+                             : next - r);
     }
 }
 
@@ -680,11 +718,8 @@ static void wide_node(const tile *t, int64_t step, int64_t l, int level, char *a
         return;
     }
     if (2 * step >= WF_LANES && t->rows <= WF_LANES) { /* two lanes of one row each */
-        int64_t bytes = t->width * (int64_t)t->e->k->size;
-        char *second = t->loaded + GROUP * bytes;
         const void *rows[2];
-        rows[0] = tile_row(t, l, t->loaded, second);
-        rows[1] = tile_row(t, l + step, t->loaded + bytes, second);
+        tile_rows(t, l, step, 2, rows);
         add_rows(t, acc, rows, 2, 1, 0);
         return;
     }
@@ -700,14 +735,21 @@ static void wide_as_it_lies(const tile *t, int64_t begin, int64_t end, char *acc
     const engine *e = t->e;
     const wf_view *x = e->job->x;
     char *best = t->levels;
-    for (int64_t r = begin; r < end; r++) {
-        int64_t ox, oy;
-        row_offset(t, r, &ox, &oy);
-        const void *src[2] = {best, at(x, ox)};
-        if (r == begin) {
-            memcpy(best, src[1], (size_t)t->width * wf_dtype_size(x->dtype));
-        } else {
-            e->larger(best, src, (size_t)t->width, 0);
+    const void *rows[GROUP];
+    for (int64_t r = begin, n; r < end; r += n) {
+        n = end - r < GROUP ? end - r : GROUP;
+        if (e->apart) {
+            tile_rows(t, r, 1, n, rows);
+        }
+        for (int64_t k = 0; k < n; k++) {
+            int64_t ox, oy;
+            row_offset(t, r + k, &ox, &oy);
+            const void *src[2] = {best, e->apart ? rows[k] : at(x, ox)};
+            if (r + k == begin) {
+                memcpy(best, src[1], (size_t)t->width * wf_dtype_size(x->dtype));
+            } else {
+                e->larger(best, src, (size_t)t->width, 0);
+            }
         }
     }
     e->k->load(acc, best, x->dtype, 1, t->width);
@@ -720,17 +762,12 @@ static void wide_in_order(const tile *t, int64_t begin, int64_t end, char *acc)
         wide_as_it_lies(t, begin, end, acc);
         return;
     }
-    int64_t bytes = t->width * (int64_t)t->e->k->size;
     const void *rows[GROUP];
-    int n = 0, init = 1;
-    for (int64_t r = begin; r < end; r++) {
-        rows[n] = tile_row(t, r, t->loaded + n * bytes, t->loaded + GROUP * bytes);
-        n++;
-        if (n == (init ? GROUP : GROUP - 1) || r + 1 == end) {
-            t->e->k->rows[t->e->job->op](acc, rows, n, t->width, init);
-            n = 0;
-            init = 0;
-        }
+    for (int64_t r = begin, n; r < end; r += n) {
+        const int64_t most = r == begin ? GROUP : GROUP - 1;
+        n = end - r < most ? end - r : most;
+        tile_rows(t, r, 1, n, rows);
+        t->e->k->rows[t->e->job->op](acc, rows, n, t->width, r == begin);
     }
 }
 
@@ -741,6 +778,7 @@ static void wide_task(void *arg, int64_t begin, int64_t end)
     int64_t size = (int64_t)e->k->size;
     _Alignas(64) char levels[6 * WIDE_BYTES];
     _Alignas(64) char loaded[(GROUP + 1) * WIDE_BYTES];
+    char *const together = e->near && e->apart ? wf_scratch(TURNED_BYTES) : NULL;
     for (int64_t i = begin; i < end; i++) {
         int64_t class = i % e->classes, rest = i / e->classes;
         int64_t b = rest % e->blocks;
@@ -760,12 +798,17 @@ static void wide_task(void *arg, int64_t begin, int64_t end)
             int64_t first = class * share < t.rows ? class * share : t.rows - 1;
             int64_t last = first + share < t.rows ? first + share : t.rows;
             wide_in_order(&t, first, last, acc); /* repeats of the last row change nothing */
-        } else if (e->near && t.width >= WF_LANES) {
+        } else if (together && t.width >= WF_LANES) {
+            bring_rows(together, e->job->x, t.ox + t.row0 * g->rx[0], g->rx[0], g->kx[g->nk - 1],
+                       t.rows, t.width);
+            e->sum->tree(acc, together, t.width, t.rows, t.width);
+        } else if (e->near && !e->apart && t.width >= WF_LANES) {
             e->sum->tree(acc, at(e->job->x, t.ox + t.row0 * g->rx[0]), g->rx[0], t.rows, t.width);
         } else {
             wide_node(&t, e->classes, class, 0, acc);
         }
     }
+    wf_scratch_free(together, TURNED_BYTES);
 }
 
 enum { REPEAT = 8 /* rows that are mapped at once, with as many copies of their parameters */ };
@@ -955,17 +998,18 @@ static int run_outer(engine *e, bool narrow)
     int64_t rows = g->reduced < WF_BLOCK ? g->reduced : WF_BLOCK;
     const bool as_is = e->sum != NULL || (e->in_place && e->job->map == WF_MAP_NONE);
     int64_t wide = as_is ? WIDE_BYTES : WIDE_BYTES / 2;
+    const int64_t block = rows * e->columns * (int64_t)wf_dtype_size(e->job->x->dtype);
     e->near = e->sum != NULL && !narrow && g->nr == 1 &&
-              ((wf_amd_zen5() && rows <= WF_LANES) ||
-               rows * e->columns * (int64_t)wf_dtype_size(e->job->x->dtype) <= NEAR_BYTES);
-    if (e->near && wf_amd_zen5()) { /* see FN(ROW) of kernels/sums_t.h */
+              (e->apart ? block <= TURNED_BYTES
+                        : (wf_amd_zen5() && rows <= WF_LANES) || block <= NEAR_BYTES);
+    if (e->near && !e->apart && wf_amd_zen5()) { /* see FN(ROW) of kernels/sums_t.h */
         const int64_t share = e->columns * size / wf_num_threads() / NARROW_BYTES * NARROW_BYTES;
         wide = share > 2 * wide ? 2 * wide : share > wide ? share : wide;
     }
     e->tile = narrow              ? e->columns
               : e->larger != NULL ? WIDE_BYTES / (int64_t)wf_dtype_size(e->job->x->dtype)
                                   : wide / size;
-    const bool in_lanes = e->sum != NULL && cut_lanes(e, narrow);
+    const bool in_lanes = e->sum != NULL && !e->apart && cut_lanes(e, narrow);
     e->tiles = (e->columns + e->tile - 1) / e->tile;
     int64_t items = g->kept / e->columns * e->tiles * e->blocks;
     e->classes = 1;
@@ -1081,17 +1125,20 @@ int wf_red_run(const wf_red_job *job)
         return run_inner(&e);
     }
     e.larger =
-        order && step == 1 && job->compute == WEFT_I64 && job->x->dtype != WEFT_I64 &&
-                job->x->dtype != WEFT_BOOL && !job->truth && job->map == WF_MAP_NONE
+        order && (step == 1 || g->nr == 1) && job->compute == WEFT_I64 &&
+                job->x->dtype != WEFT_I64 && job->x->dtype != WEFT_BOOL && !job->truth &&
+                job->map == WF_MAP_NONE
             ? wf_kernels_now()
                   ->map[wf_ct(job->x->dtype)][job->op == WF_RED_MAX ? WF_OP_MAXIMUM : WF_OP_MINIMUM]
             : NULL;
-    if (step != 1) { /* rows are brought together before they are reduced */
+    e.apart = step != 1;
+    if (e.apart) { /* rows are brought together before they are reduced */
         e.in_place = false;
-        e.sum = NULL;
         e.span = NULL;
     }
     e.columns = g->kd[g->nk - 1];
-    return run_outer(&e, e.columns * (int64_t)e.k->size <= NARROW_BYTES &&
-                             (e.sum == NULL || g->nr > 1 || e.columns < WF_LANES));
+    const bool narrow = e.columns * (int64_t)e.k->size <= NARROW_BYTES &&
+                        (e.sum == NULL || e.apart || g->nr > 1 || e.columns < WF_LANES);
+    e.sum = e.apart && narrow ? NULL : e.sum;
+    return run_outer(&e, narrow);
 }

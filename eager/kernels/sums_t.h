@@ -381,10 +381,15 @@ static void FN(rows)(void *accv, const void *const *rows, int64_t nrows, int64_t
                      int64_t ahead)
 {
     T *acc = accv;
-    int64_t c = 0;
     const bool second = ahead != 0 && wf_amd(); /* rows of any type, into the second cache */
+    /* Columns behind the last strip are the end of one more, which overlaps it: taken first, and put aside. */
+    T aside[FN(STRIP)];
+    bool first = ncols > FN(STRIP) && ncols % FN(STRIP) != 0;
+    const bool overlaps = first;
+    int64_t c = first ? ncols - FN(STRIP) : 0;
 #define ROW(r) ((const S *)rows[r] + c)
-    for (; c + FN(STRIP) <= ncols; c += FN(STRIP)) {
+    for (; c + FN(STRIP) <= ncols; c = first ? 0 : c + FN(STRIP), first = false) {
+        T *const to = first ? aside : acc + c;
         V v[4];
         WF_UNROLL for (int k = 0; k < 4; k++)
         {
@@ -432,8 +437,12 @@ static void FN(rows)(void *accv, const void *const *rows, int64_t nrows, int64_t
         IN_ORDER(v, 4)
         WF_UNROLL for (int k = 0; k < 4; k++)
         {
-            PUT(acc + c + k * VN, v[k]);
+            PUT(to + k * VN, v[k]);
         }
+    }
+    if (overlaps) {
+        memcpy(acc + c, aside + FN(STRIP) - (ncols - c), (size_t)(ncols - c) * sizeof(T));
+        return;
     }
     for (; c < ncols; c++) {
         T v = init ? ONE(*ROW(0)) : acc[c];

@@ -356,6 +356,66 @@ Test(reduce, sums_in_memory)
     }
 }
 
+/* A matrix that lies along its other axis, in every other place, in reverse, behind an offset. */
+static wf_view seen(const operand *x, int way)
+{
+    wf_view v = x->v;
+    switch (way) {
+    case 0:
+        v.dims[0] = x->v.dims[1];
+        v.dims[1] = x->v.dims[0];
+        v.strides[0] = 1;
+        v.strides[1] = x->v.strides[0];
+        break;
+    case 1:
+        v.dims[1] /= 2;
+        v.strides[1] = 2;
+        break;
+    case 2:
+        v.data = (char *)v.data + (v.dims[1] - 1) * (int64_t)wf_dtype_size(v.dtype);
+        v.strides[1] = -1;
+        break;
+    default:
+        v.data = (char *)v.data + wf_dtype_size(v.dtype);
+        v.dims[1]--;
+        break;
+    }
+    return v;
+}
+
+/* Views whose values are brought together first: turned a block at a time, columns of a block at once or a few rows of it at a
+ * time, with a last strip of columns that overlaps the one before; extremes as they lie, and where they are, behind a NaN. */
+Test(reduce, views)
+{
+    static const int64_t shapes[][2] = {{300, 290}, {97, 1030}, {1100, 131}, {40, 1300}};
+    static const int dtypes[] = {WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_F16, WEFT_I32, WEFT_U8};
+    int trial = 0;
+    for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
+        for (int t = 0; t < 6; t++) {
+            operand x = make_operand(dtypes[t], 2, shapes[s], PLAIN);
+            fill_operand(&x, 0);
+            if (s == 1 && t < 4) {
+                set_elem(x.v.data, x.v.dtype, 3 * shapes[s][1] + 204, NAN);
+            }
+            for (int way = 0; way < 4; way++) {
+                const wf_view v = seen(&x, way);
+                for (unsigned axes = 1; axes < 4; axes++, trial++) {
+                    if (trial % THIN != 0) {
+                        continue;
+                    }
+                    set_machine(trial);
+                    check(WF_OP_SUM, &v, axes, 0, false, 0);
+                    check(trial % 2 ? WF_OP_AMAX : WF_OP_AMIN, &v, axes, 0, false, 0);
+                    if (axes < 3) {
+                        check(trial % 2 ? WF_OP_ARGMIN : WF_OP_ARGMAX, &v, axes, 0, false, 0);
+                    }
+                }
+            }
+            free_operand(&x);
+        }
+    }
+}
+
 /* Sums of all lanes at once want scratch memory; without it fewer columns are taken at a time. */
 Test(reduce, sums_without_memory)
 {
