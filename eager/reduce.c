@@ -446,9 +446,13 @@ static void reduce_rows(const engine *e, char *out, const char *xs, int64_t n, i
                         bool raw)
 {
     const wf_red *op = &e->job->op;
-    const int64_t size = (int64_t)e->k->size;
+    const int64_t size = (int64_t)e->k->size, from = (int64_t)wf_dtype_size(e->job->x->dtype);
     const wf_sum_kernels *sum = raw ? e->sum : sums_of(*op, e->job->compute);
-    if (sum && (raw || n >= SPAN_FROM)) {
+    if (raw && e->extreme) {
+        for (int64_t i = 0; i < rows; i++) {
+            e->extreme(out + i * size, xs + i * n * from, n);
+        }
+    } else if (sum && (raw || n >= SPAN_FROM)) {
         sum->span(out, xs, n, n, rows, 0);
     } else if (n <= WF_LANES) {
         e->k->shorts[*op](out, xs, n, n, rows);
@@ -468,7 +472,8 @@ static void spread_task(void *arg, int64_t begin, int64_t end)
     const int64_t size = (int64_t)e->k->size, whole = g->reduced / WF_BLOCK;
     const int64_t from = (int64_t)wf_dtype_size(e->job->x->dtype);
     const int64_t step = g->rx[g->nr - 1] * from, width = size > from ? size : from;
-    const bool raw = e->sum != NULL; /* and then summed up as they are */
+    const bool raw =
+        e->sum || (e->extreme && g->reduced > WF_LANES); /* and then reduced as they are */
     const bool fits = step < 64 && step > -64 && WF_BLOCK * width <= FIRST_BYTES;
     const bool turned = g->nr > 1 && g->rx[g->nr - 2] == 1 && is_spread(g->rx[g->nr - 1]) &&
                         (raw || (e->job->x->dtype == e->job->compute && !e->job->truth));
