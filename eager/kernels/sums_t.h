@@ -264,8 +264,10 @@ WF_INLINE int64_t FN(place)(int64_t t, int64_t until)
     return t < until ? (t & ~(int64_t)(6 * VN)) | (t >> 1 & 2 * VN) | (t << 1 & 4 * VN) : t;
 }
 
-/* Columns [0, n) of the sum of eight rows, first[0] + first[4] and so on: two registers wide, n a multiple of that. */
-WF_INLINE void FN(eight)(T *to, const S *const *first, int64_t n, int64_t until)
+/* Columns [0, n) of the sum of eight rows, first[0] + first[1] and so on, added to the `top` sums on a stack, the last one first:
+ * two registers wide, n a multiple of that. ends: put in order. */
+WF_INLINE void FN(eight)(T *to, const S *const *first, const T *stack, int64_t pitch, const int top,
+                         const bool ends, int64_t n, int64_t until)
 {
     const S *const a = first[0], *const b = first[1], *const c = first[2], *const d = first[3];
     const S *const e = first[4], *const f = first[5], *const g = first[6], *const h = first[7];
@@ -276,6 +278,12 @@ WF_INLINE void FN(eight)(T *to, const S *const *first, int64_t n, int64_t until)
         {
             v[k] = ((VALUES(a + i, k) + VALUES(b + i, k)) + (VALUES(c + i, k) + VALUES(d + i, k))) +
                    ((VALUES(e + i, k) + VALUES(f + i, k)) + (VALUES(g + i, k) + VALUES(h + i, k)));
+            for (int p = top; p-- > 0;) {
+                v[k] = (V) * (const VMEM *)(stack + p * pitch + i + k * VN) + v[k];
+            }
+        }
+        if (ends) {
+            IN_ORDER(v, 2)
         }
         PUT(to + i, v[0]);
         PUT(to + i + VN, v[1]);
@@ -283,7 +291,8 @@ WF_INLINE void FN(eight)(T *to, const S *const *first, int64_t n, int64_t until)
 }
 
 /* The tree over 16 < rows <= 64 rows, cols a multiple of two registers: eight rows at a time along memory, where
- * hardware fetches ahead of eight streams; then the four or eight sums. */
+ * hardware fetches ahead of eight streams. The four or eight sums are added as they come, so that at most three wait: eight of
+ * 4 KiB would fill most of the first cache. */
 __attribute__((noinline)) static void FN(flat)(T *out, const S *x, int64_t stride, int64_t rows,
                                                int64_t cols)
 {
@@ -294,39 +303,45 @@ __attribute__((noinline)) static void FN(flat)(T *out, const S *x, int64_t strid
     S none[FN(ROW)];
     /* Sums of half a way of the first cache lie in the other half than rows a way apart do. */
     enum { WAY = 4096 / ESIZE, LINE = 64 / ESIZE };
-    _Alignas(4096) T room[8 * (FN(ROW) + LINE)];
+    _Alignas(4096) T room[3 * (FN(ROW) + LINE)];
     const bool half = zen5 && tile <= WAY / 2;
     const int64_t pitch = half ? WAY : tile + LINE;
     T *const parts = room + (half ? ((uintptr_t)x / ESIZE + WAY / 2) % WAY / LINE * LINE : 0);
     for (int64_t c = 0; rows < WF_LANES >> few && c < tile; c++) {
         none[c] = NOTHING;
     }
+    const int64_t sums = 8 >> few;
     for (int64_t at = 0; at < cols; at += tile) {
         const int64_t n = cols - at < tile ? cols - at : tile;
         const int64_t until = zen5 ? n / (8 * VN) * (8 * VN) : 0;
-        for (int64_t l = 0; l < 8 >> few; l++) {
+        int top = 0;
+        for (int64_t i = 0; i < sums; i++) {
             const S *first[8];
+            /* i in reverse, of two bits or three */
+            const int64_t l = few ? (i & 1) << 1 | i >> 1 : (i & 1) << 2 | (i & 2) | i >> 2;
             for (int64_t k = 0; k < 8; k++) {
                 int64_t row = l + (reversed[k] >> few);
                 __asm__("" : "+r"(row)); /* a loop for vectors would be longer than all the rest */
                 first[k] = row < rows ? x + row * stride + at : none;
             }
-            FN(eight)(parts + l * pitch, first, n, until);
-        }
-        for (int64_t t = 0; t < n; t += 2 * VN) {
-            const int64_t i = FN(place)(t, until);
-            V v[2];
-            WF_UNROLL for (int k = 0; k < 2; k++)
-            {
-#define PART(l) ((V) * (const VMEM *)(parts + l * pitch + i + k * VN))
-                v[k] = few ? (PART(0) + PART(2)) + (PART(1) + PART(3))
-                           : ((PART(0) + PART(4)) + (PART(2) + PART(6))) +
-                                 ((PART(1) + PART(5)) + (PART(3) + PART(7)));
-#undef PART
+            const int less = __builtin_ctz((unsigned)~i);
+            T *const to = i + 1 == sums ? out + at : parts + (top - less) * pitch;
+            const T *const stack = parts + (top - less) * pitch;
+            switch (i + 1 == sums ? 4 : less) {
+            case 0:
+                FN(eight)(to, first, stack, pitch, 0, false, n, until);
+                break;
+            case 1:
+                FN(eight)(to, first, stack, pitch, 1, false, n, until);
+                break;
+            case 2:
+                FN(eight)(to, first, stack, pitch, 2, false, n, until);
+                break;
+            default:
+                FN(eight)(to, first, stack, pitch, less, true, n, until);
+                break;
             }
-            IN_ORDER(v, 2)
-            PUT(out + at + i, v[0]);
-            PUT(out + at + i + VN, v[1]);
+            top += 1 - less;
         }
     }
 }
