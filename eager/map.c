@@ -1011,6 +1011,14 @@ int wf_exec_map(wf_op op, int compute, const wf_view *dst, int nsrc, const wf_vi
     memset(c.type, compute, sizeof c.type);
     if (facts[op].kind == KIND_CHOOSE)
         c.type[0] = WEFT_BOOL;
+    if (nsrc == 1 && dst->dtype == WEFT_BF16 && src[0].dtype == WEFT_BF16) {
+        const wf_map_fn half = c.k->half(op);
+        if (half) {
+            c.fn = half;
+            c.out = c.type[0] = WEFT_BF16;
+            c.past = false;
+        }
+    }
     if (!run_small(&c, dst, src))
         run_large(&c, dst, src);
     return WEFT_OK;

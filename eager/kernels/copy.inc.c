@@ -1048,6 +1048,7 @@ static const wf_unpack_fn unpacks[WF_NWIDTH] = {unpack_1, unpack_2, unpack_4, un
 extern const wf_map_fn WF_SYM(wf_map_u8)[], WF_SYM(wf_map_i8)[], WF_SYM(wf_map_i16)[],
     WF_SYM(wf_map_i32)[], WF_SYM(wf_map_i64)[], WF_SYM(wf_map_f32)[], WF_SYM(wf_map_f64)[];
 extern const bool WF_SYM(wf_map_past)[];
+extern wf_map_fn WF_SYM(wf_map_half)(wf_op op);
 extern const wf_map_fn WF_SYM(wf_vjp_f32)[][WF_VJP_MAX], WF_SYM(wf_vjp_f64)[][WF_VJP_MAX];
 extern const wf_cast_fn WF_SYM(wf_cast)[][WF_NDTYPE], WF_SYM(wf_cast_past)[][WF_NDTYPE];
 
@@ -1060,6 +1061,7 @@ const wf_kernels WF_SYM(wf_kernels) = {
             [WF_CT_F32] = WF_SYM(wf_map_f32),
             [WF_CT_F64] = WF_SYM(wf_map_f64)},
     .past = WF_SYM(wf_map_past),
+    .half = WF_SYM(wf_map_half),
     .vjp = {WF_SYM(wf_vjp_f32), WF_SYM(wf_vjp_f64)},
     .cast = WF_SYM(wf_cast),
     .cast_past = WF_SYM(wf_cast_past),

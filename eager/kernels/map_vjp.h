@@ -139,9 +139,19 @@ typedef const wf_map_fn vjp_row[WF_VJP_MAX];
 #include "jit/ir/ops.def"
 #else
 
+/* Columns whose kernels map_x4.inc.c makes. */
+#ifdef WF_X4_ROWS
+#include "eager/kernels/map_x4.h"
+#else
+#define WF_VJP_ON_X4(NAME) 0
+#endif
+#define WF_UNLESS_X4_0(...) __VA_ARGS__
+#define WF_UNLESS_X4_1(...)
+#define WF_VENTRY_0(rare, NAME) WF_CAT(WF_VPICK_, WF_RARE_OF_##rare)(0, NAME)
+#define WF_VENTRY_1(rare, NAME) WF_X4_VJP_FN(NAME)
 #define UNARY(NAME, name, types, rare, ulp, expr, vjp)                                             \
     WF_IF(WF_IN_FLT_##types)                                                                       \
-    (WF_V1(ulp, v, NAME, vjp)                                                                      \
+    (WF_CAT(WF_UNLESS_X4_, WF_VJP_ON_X4(NAME))(WF_V1(ulp, v, NAME, vjp))                           \
          WF_IF(WF_RARE_OF_##rare)(WF_EXPORT(full, 0, NAME, v0_##NAME) WF_DECLARE(quick, 0, NAME)))
 #define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b)                                   \
     WF_IF(WF_IN_FLT_##types)                                                                       \
@@ -160,7 +170,8 @@ typedef const wf_map_fn vjp_row[WF_VJP_MAX];
 extern vjp_row WF_VJP[WF_OP_ELEMENTWISE];
 vjp_row WF_VJP[WF_OP_ELEMENTWISE] = {
 #define UNARY(NAME, name, types, rare, ulp, expr, vjp)                                             \
-    WF_IF(WF_IN_FLT_##types)([WF_OP_##NAME] = {WF_CAT(WF_VPICK_, WF_RARE_OF_##rare)(0, NAME)}, )
+    WF_IF(WF_IN_FLT_##types)                                                                       \
+    ([WF_OP_##NAME] = {WF_CAT(WF_VENTRY_, WF_VJP_ON_X4(NAME))(rare, NAME)}, )
 #define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b)                                   \
     WF_IF(WF_IN_FLT_##types)                                                                       \
     ([WF_OP_##NAME] = {WF_CAT(WF_VPICK_, WF_RARE_OF_##rare)(0, NAME),                              \

@@ -4,4 +4,5 @@
 #define WF_T float
 #define WF_S f32
 #define WF_LANE uint32_t
+#define WF_X4_ROWS
 #include "eager/kernels/map_vjp.h"

@@ -21,8 +21,8 @@
 #define K(v) KF32(v)
 
 #if WF_REGISTERS == 1
-#define WF_X4_KERNEL(NAME, nsrc, loads, expr)                                                      \
-    void WF_X1_FN(NAME)(void *dst, const void *const *src, size_t n, unsigned bcast)               \
+#define WF_X4_KERNEL(X4, X1, nsrc, loads, expr)                                                    \
+    void X1(void *dst, const void *const *src, size_t n, unsigned bcast)                           \
     {                                                                                              \
         float *d = dst;                                                                            \
         for (size_t i = 0; i < n; i += WF_X4) {                                                    \
@@ -50,8 +50,8 @@ WF_INLINE void put(float *d, wf_x4 y, const void *const *at, int nsrc, bool past
 }
 
 /* A broadcast operand is spread over one value that every step reads. */
-#define WF_X4_KERNEL(NAME, nsrc, loads, expr)                                                      \
-    void WF_X4_FN(NAME)(void *dst, const void *const *src, size_t n, unsigned bcast)               \
+#define WF_X4_KERNEL(X4, X1, nsrc, loads, expr)                                                    \
+    void X4(void *dst, const void *const *src, size_t n, unsigned bcast)                           \
     {                                                                                              \
         _Alignas(64) float spread[nsrc][WF_X4];                                                    \
         const void *at[nsrc];                                                                      \
@@ -74,7 +74,7 @@ WF_INLINE void put(float *d, wf_x4 y, const void *const *at, int nsrc, bool past
                 at[k] = (const float *)at[k] + step[k];                                            \
         }                                                                                          \
         if (whole < n)                                                                             \
-            WF_X1_FN(NAME)(d + whole, at, n - whole, bcast);                                       \
+            X1(d + whole, at, n - whole, bcast);                                                   \
     }
 #define WF_AT(k) wf_x4_load(at[k])
 #endif
@@ -94,9 +94,22 @@ WF_INLINE void put(float *d, wf_x4 y, const void *const *at, int nsrc, bool past
 #define WF_BODY_1 _f32_fast
 #define TC(fn, ...) WF_CAT(fn, WF_CAT(WF_BODY_, WF_PROBE(WF_FAST_##fn)))(__VA_ARGS__)
 #define UNARY(NAME, name, types, rare, ulp, expr, vjp)                                             \
-    WF_KEEP(NAME)(WF_X4_KERNEL(NAME, 1, WF_L1, expr))
+    WF_KEEP(NAME)(WF_X4_KERNEL(WF_X4_FN(NAME), WF_X1_FN(NAME), 1, WF_L1, expr))
 #define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b)                                   \
-    WF_KEEP(NAME)(WF_X4_KERNEL(NAME, 2, WF_L2, expr))
+    WF_KEEP(NAME)(WF_X4_KERNEL(WF_X4_FN(NAME), WF_X1_FN(NAME), 2, WF_L2, expr))
+#include "jit/ir/ops.def"
+
+/* -- vjp columns: sources g, x, y, as in map_vjp.h; row names in them are functions -------------------- */
+#define UNARY(NAME, name, types, rare, ulp, expr, vjp)                                             \
+    WF_KEEP(NAME)(__attribute__((unused)) WF_INLINE wf_x4 NAME(wf_x4 x) { return expr; })
+#include "jit/ir/ops.def"
+
+#define WF_LV                                                                                      \
+    const wf_x4 g = WF_AT(0);                                                                      \
+    const wf_x4 x = WF_AT(1);
+#define WF_KEEP_VJP(NAME) WF_CAT(WF_KEEP_, WF_VJP_ON_X4(NAME))
+#define UNARY(NAME, name, types, rare, ulp, expr, vjp)                                             \
+    WF_KEEP_VJP(NAME)(WF_X4_KERNEL(WF_X4_VJP_FN(NAME), WF_X1_VJP_FN(NAME), 3, WF_LV, vjp))
 #include "jit/ir/ops.def"
 #endif
 #endif
