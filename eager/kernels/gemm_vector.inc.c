@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "eager/cpu/gemm_impl.h"
+#include "eager/kernels/fold4.h"
 #include "eager/kernels/gemm_simd.inc.h"
 
 static inline float same_f32(float x)
@@ -30,10 +31,46 @@ static inline double same_f64(double x)
 #define ONE_FMA_F64(a, b, c) ((a) * (b) + (c))
 #endif
 
+/* y[c] := the sum of the lanes of vector c: columns of 64 terms are read in less time than that of lanes one after the other
+ * takes. */
+#define DEFINE_SUM4(sfx, T, V, VL, FOLD4)                                                          \
+    FOLD4(fold4_##sfx, V)                                                                          \
+    static inline __attribute__((always_inline)) void sum4_##sfx(V a, V b, V c, V d, T *y)         \
+    {                                                                                              \
+        const V s = fold4_##sfx(a, b, c, d);                                                       \
+        for (int i = 0; i < 4; i++)                                                                \
+            y[i] = s[i * VL / 4];                                                                  \
+    }
+#define DEFINE_SUM4_PLAIN(sfx, T, V, VL, STORE)                                                    \
+    static inline void sum4_##sfx(V a, V b, V c, V d, T *y)                                        \
+    {                                                                                              \
+        T lanes[4][VL];                                                                            \
+        STORE(lanes[0], a);                                                                        \
+        STORE(lanes[1], b);                                                                        \
+        STORE(lanes[2], c);                                                                        \
+        STORE(lanes[3], d);                                                                        \
+        for (int i = 0; i < 4; i++) {                                                              \
+            for (int gap = VL / 2; gap > 0; gap /= 2)                                              \
+                for (int l = 0; l < gap; l++)                                                      \
+                    lanes[i][l] += lanes[i][l + gap];                                              \
+            y[i] = lanes[i][0];                                                                    \
+        }                                                                                          \
+    }
+#if defined(__AVX512F__)
+DEFINE_SUM4(f32, float, vec_f32, VL_F32, WF_FOLD4_16)
+DEFINE_SUM4(f64, double, vec_f64, VL_F64, WF_FOLD4_8)
+#elif defined(__AVX2__)
+DEFINE_SUM4(f32, float, vec_f32, VL_F32, WF_FOLD4_8)
+DEFINE_SUM4_PLAIN(f64, double, vec_f64, VL_F64, STORE_F64)
+#else
+DEFINE_SUM4_PLAIN(f32, float, vec_f32, VL_F32, STORE_F32)
+DEFINE_SUM4_PLAIN(f64, double, vec_f64, VL_F64, STORE_F64)
+#endif
+
 /* Bytes of B that are not in a cache of a thread's own, and how far ahead of use a column is asked for. */
 enum { FAR_BYTES = 4 << 20, AHEAD = 1024 };
 
-#define DEFINE_VECTOR(sfx, S, T, V, VL, LOAD_S, convert, LOAD, STORE, SET1, FMA, ONE_FMA)          \
+#define DEFINE_VECTOR(sfx, S, T, V, VL, LOAD_S, convert, LOAD, STORE, SET1, FMA, ONE_FMA, SUM4)    \
     static inline __attribute__((always_inline)) void rows_##sfx(                                  \
         int count, int64_t n, const T *x, const S *b, int64_t rs, T *restrict y)                   \
     {                                                                                              \
@@ -75,16 +112,20 @@ enum { FAR_BYTES = 4 << 20, AHEAD = 1024 };
                 acc[c][1] = FMA(x1, LOAD_S(b + c * cs + p + VL), acc[c][1]);                       \
             }                                                                                      \
         }                                                                                          \
-        for (int c = 0; c < count; c++) {                                                          \
-            STORE(lanes, acc[c][0] + acc[c][1]);                                                   \
+        for (int c = 0; c < count; c++)                                                            \
+            acc[c][0] = acc[c][0] + acc[c][1];                                                     \
+        for (int c = 0; c + 4 <= count; c += 4)                                                    \
+            SUM4(acc[c][0], acc[c + 1][0], acc[c + 2][0], acc[c + 3][0], y + c);                   \
+        for (int c = count / 4 * 4; c < count; c++) {                                              \
+            STORE(lanes, acc[c][0]);                                                               \
             for (int gap = VL / 2; gap > 0; gap /= 2)                                              \
                 for (int i = 0; i < gap; i++)                                                      \
                     lanes[i] += lanes[i + gap];                                                    \
-            T sum = lanes[0];                                                                      \
-            for (int64_t q = p; q < k; q++)                                                        \
-                sum = ONE_FMA(x[q], (T)convert(b[c * cs + q]), sum);                               \
-            y[c] = sum;                                                                            \
+            y[c] = lanes[0];                                                                       \
         }                                                                                          \
+        for (int c = 0; c < count && p < k; c++)                                                   \
+            for (int64_t q = p; q < k; q++)                                                        \
+                y[c] = ONE_FMA(x[q], (T)convert(b[c * cs + q]), y[c]);                             \
     }                                                                                              \
     static void by_columns_##sfx(int64_t n, int64_t k, const T *x, const S *b, int64_t cs, T *y)   \
     {                                                                                              \
@@ -135,13 +176,13 @@ enum { FAR_BYTES = 4 << 20, AHEAD = 1024 };
             by_columns_##sfx(g->n, g->k, x, g->b, g->b_cs, y);                                     \
     }
 DEFINE_VECTOR(f32, float, float, vec_f32, VL_F32, LOAD_F32, same_f32, LOAD_F32, STORE_F32, SET1_F32,
-              FMA_F32, ONE_FMA_F32)
+              FMA_F32, ONE_FMA_F32, sum4_f32)
 DEFINE_VECTOR(f64, double, double, vec_f64, VL_F64, LOAD_F64, same_f64, LOAD_F64, STORE_F64,
-              SET1_F64, FMA_F64, ONE_FMA_F64)
+              SET1_F64, FMA_F64, ONE_FMA_F64, sum4_f64)
 DEFINE_VECTOR(bf16, uint16_t, float, vec_f32, VL_F32, LOAD_BF16, wf_f32_of_bf16, LOAD_F32,
-              STORE_F32, SET1_F32, FMA_F32, ONE_FMA_F32)
+              STORE_F32, SET1_F32, FMA_F32, ONE_FMA_F32, sum4_f32)
 DEFINE_VECTOR(f16, uint16_t, float, vec_f32, VL_F32, LOAD_F16, wf_f32_of_f16, LOAD_F32, STORE_F32,
-              SET1_F32, FMA_F32, ONE_FMA_F32)
+              SET1_F32, FMA_F32, ONE_FMA_F32, sum4_f32)
 
 static size_t vector_scratch(const wf_gemm_block *g)
 {

@@ -39,6 +39,7 @@ WF_INLINE wf_x4 exp_of(wf_x4 x)
     return keep_as(x, wf_x4_exp(keep(x)));
 }
 
+/* n whole lanes */
 static void exp_row_x4(float *s, float base, int64_t n)
 {
     const wf_x4 all = wf_x4_all(base);
@@ -46,11 +47,15 @@ static void exp_row_x4(float *s, float base, int64_t n)
     for (; j + WF_X4 <= n; j += WF_X4) {
         wf_x4_store(s + j, exp_of(wf_x4_sub(wf_x4_load(s + j), all)));
     }
-    if (j < n) {
+    if (j < n) { /* whole lanes, so that copies are of sizes known here */
         _Alignas(64) float t[WF_X4] = {0};
-        memcpy(t, s + j, (size_t)(n - j) * sizeof *t);
+        for (int64_t k = 0; k < n - j; k += WF_SDPA_LANES) {
+            memcpy(t + k, s + j + k, WF_SDPA_LANES * sizeof *t);
+        }
         wf_x4_store(t, exp_of(wf_x4_sub(wf_x4_load(t), all)));
-        memcpy(s + j, t, (size_t)(n - j) * sizeof *t);
+        for (int64_t k = 0; k < n - j; k += WF_SDPA_LANES) {
+            memcpy(s + j + k, t + k, WF_SDPA_LANES * sizeof *t);
+        }
     }
 }
 #define EXP_ROW(s, base, n) exp_row_x4(s, base, n)
@@ -60,21 +65,45 @@ static float row_max_vec(const float *s, int64_t n, float start)
 {
     enum { W = WF_VBYTES / 4 };
     wf_vec_f32 top = WF_V_SPLAT(start);
-    float t[W];
     for (int64_t j = 0; j < n; j += W) {
         top = WF_VMAX_f32((wf_vec_f32) * (const wf_mem_f32 *)(const void *)(s + j), top);
     }
-    memcpy(t, &top, sizeof t);
-    for (int half = W / 2; half > 0; half /= 2) {
-        for (int k = 0; k < half; k++) {
-            t[k] = t[k + half] > t[k] ? t[k + half] : t[k];
-        }
-    }
+#if WF_VBYTES == 64
+    top = WF_VMAX_f32(WF_SHUF(top, WF_ROT16_8), top);
+    top = WF_VMAX_f32(WF_SHUF(top, WF_ROT16_4), top);
+    top = WF_VMAX_f32(WF_SHUF(top, WF_ROT16_2), top);
+    top = WF_VMAX_f32(WF_SHUF(top, WF_ROT16_1), top);
+#else
+    top = WF_VMAX_f32(WF_SHUF(top, WF_ROT8_4), top);
+    top = WF_VMAX_f32(WF_SHUF(top, WF_ROT8_2), top);
+    top = WF_VMAX_f32(WF_SHUF(top, WF_ROT8_1), top);
+#endif
+    return top[0];
+}
+
+/* tree_f32: halves are added to halves in registers. */
+WF_INLINE float tree_vec(const float *lane)
+{
+    const wf_mem_f32 *m = (const wf_mem_f32 *)(const void *)lane;
+#if WF_VBYTES == 64
+    wf_vec_f32 t = (wf_vec_f32)m[0];
+    t = t + WF_SHUF(t, WF_ROT16_8);
+    t = t + WF_SHUF(t, WF_ROT16_4);
+    t = t + WF_SHUF(t, WF_ROT16_2);
+    t = t + WF_SHUF(t, WF_ROT16_1);
+#else
+    wf_vec_f32 t = (wf_vec_f32)m[0] + (wf_vec_f32)m[1];
+    t = t + WF_SHUF(t, WF_ROT8_4);
+    t = t + WF_SHUF(t, WF_ROT8_2);
+    t = t + WF_SHUF(t, WF_ROT8_1);
+#endif
     return t[0];
 }
+#define TREE tree_vec
 #define ROW_MAX row_max_vec
 #else
 #define ROW_MAX row_max_f32
+#define TREE tree_f32
 #define EXP_ROW(s, base, n) EXP_EACH(exp_f32, s, base, n)
 #endif
 
@@ -91,6 +120,7 @@ static float row_max_vec(const float *s, int64_t n, float start)
 #undef EXP
 #undef EXP_ROW
 #undef ROW_MAX
+#undef TREE
 #undef LOG
 
 #define T double
@@ -98,6 +128,7 @@ static float row_max_vec(const float *s, int64_t n, float start)
 #define EXP(x) exp_f64(x)
 #define EXP_ROW(s, base, n) EXP_EACH(exp_f64, s, base, n)
 #define ROW_MAX row_max_f64
+#define TREE tree_f64
 #define LOG(x) log_f64(x)
 #include "eager/kernels/sdpa_t.h"
 #undef T
@@ -105,5 +136,6 @@ static float row_max_vec(const float *s, int64_t n, float start)
 #undef EXP
 #undef EXP_ROW
 #undef ROW_MAX
+#undef TREE
 #undef LOG
 #undef EXP_EACH

@@ -1,6 +1,6 @@
 /*
  * eager/kernels/sdpa_t.h -- the loops of sdpa.h for one compute type: T, EXP(x), LOG(x), FN(name), and
- * EXP_ROW(s, base, n): s[0..n) := exp(s - base), ROW_MAX(s, n, start), n whole lanes.
+ * EXP_ROW(s, base, n): s[0..n) := exp(s - base), ROW_MAX(s, n, start), n whole lanes, TREE(lane).
  *
  * Part of sdpa.inc.c, which includes it once per type. Loops over ld have whole lanes, so they
  * vectorise without tails.
@@ -47,7 +47,7 @@ static inline void FN(exp_row)(T *s, T base, int64_t live, int64_t ld)
     }
 }
 
-static inline T FN(tree)(const T *lane)
+__attribute__((unused)) static inline T FN(tree)(const T *lane)
 {
     T t[WF_SDPA_LANES];
     for (int k = 0; k < WF_SDPA_LANES; k++) {
@@ -97,7 +97,7 @@ static void FN(softmax)(const wf_sdpa_block *b, void *m_, void *l_, void *corr_)
             }
         }
         corr[r] = m[r] == -(T)INFINITY ? (T)0 : EXP(m[r] - base); /* exp(-inf) underflows */
-        l[r] = l[r] * corr[r] + FN(tree)(lane);
+        l[r] = l[r] * corr[r] + TREE(lane);
         m[r] = top;
     }
 }
@@ -124,7 +124,10 @@ static void FN(finish)(void *out_, const void *acc_, const void *m_, const void 
         for (int64_t i = 0; i < n; i++) {
             out[i] = sum == 0 ? (T)0 : acc[i] / sum;
         }
-        lse[r] = sum == 0 ? -(T)INFINITY : m[r] + LOG(sum);
+    }
+    for (int64_t r = 0; r < rows;
+         r++) { /* apart, so that logarithms are taken of several rows at once */
+        lse[r] = l[r] == 0 ? -(T)INFINITY : m[r] + LOG(l[r]);
     }
 }
 
@@ -172,7 +175,7 @@ static void FN(row_dot)(void *d_, const void *g_, const void *o_, int64_t rows, 
         for (int k = 0; i + k < n; k++) {
             lane[k] += g[i + k] * o[i + k];
         }
-        d[r] = FN(tree)(lane);
+        d[r] = TREE(lane);
     }
 }
 
