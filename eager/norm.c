@@ -28,6 +28,13 @@ static void put(void *p, int compute, int64_t i, double v)
     }
 }
 
+/* Which of the kernels of planes takes an operand and a result of these types; -1: none. */
+static int planes_kernel(int x, int y)
+{
+    const int which = x != y ? -1 : x == WEFT_F32 ? 0 : x == WEFT_BF16 ? 1 : -1;
+    return which >= 0 && wf_plane_kernels_now()->affine[which] != NULL ? which : -1;
+}
+
 /* -- layer_norm, rms_norm ----------------------------------------------------------------------------- */
 
 typedef struct norm_job {
@@ -66,6 +73,7 @@ typedef struct halves {
     const char *x;
     char *y;
     int x_dtype, y_dtype;
+    bool planes; /* channels of bf16, which a kernel takes as they are */
 } halves;
 
 /* The sum of a row's values, or of the squares of their distances from a mean. */
@@ -97,8 +105,14 @@ static void halves_task(void *arg, int64_t begin, int64_t end)
         const float n = (float)j->n, *w = j->w, *b = j->b;
         const float mean = sum_of_halves(h, x, NULL, block) / n;
         const float rstd = 1.0f / sqrtf(sum_of_halves(h, x, &mean, block) / n + (float)j->eps);
-        for (int64_t i = 0, m; i < j->n; i += m) {
-            const int64_t ch = row % j->groups * j->c + i / j->each, left = j->each - i % j->each;
+        const int64_t first = row % j->groups * j->c;
+        if (h->planes) {
+            wf_plane_kernels_now()->affine[1](
+                h->y + row * j->n * 2, x, &mean, &rstd, w != NULL ? w + first : NULL,
+                b != NULL ? b + first : NULL, j->each, j->c, WF_PLANES_FUSED);
+        }
+        for (int64_t i = 0, m; i < j->n && !h->planes; i += m) {
+            const int64_t ch = first + i / j->each, left = j->each - i % j->each;
             m = j->n - i < most ? j->n - i : most;
             m = j->each > WF_BLOCK && left < m ? left : m;
             wf_rows_load(h->k, block, x + i * 2, h->x_dtype, m);
@@ -183,8 +197,11 @@ static int run_norm(wf_exec *e, bool center)
         }
         if (status == 0 && j.each > 0 && wf_dtype_size(x->dtype) == 2 && j.n > WF_BLOCK / 2 &&
             j.n <= (int64_t)BLOCKS * WF_BLOCK) {
-            halves h = {
-                &j, wf_red_kernels_of(compute), px.data, e->dst[0].data, x->dtype, e->dst[0].dtype};
+            halves h = {&j,       wf_red_kernels_of(compute),
+                        px.data,  e->dst[0].data,
+                        x->dtype, e->dst[0].dtype,
+                        false};
+            h.planes = planes_kernel(x->dtype, e->dst[0].dtype) == 1 && j.each > 1;
             wf_parallel_for(rows, ROW_TASK / j.n + 1, halves_task, &h);
             r.rows = 0;
         }
@@ -241,6 +258,51 @@ static void batch_bwd_row(void *ctx, int64_t row, const void *const *in, void *c
     j->k->affine_bwd(out[0], in[0], in[1], channel(j, j->mean, row), channel(j, j->rstd, row),
                      channel(j, j->s, row), channel(j, j->da, row), channel(j, j->dc, row),
                      j->planes ? 0 : 1, j->n, nt);
+}
+
+/* All rows, planes of channels, by the kernels of many. */
+enum { FEW_PLANE = 1024 /* of f32: what a call a plane costs beside its values */ };
+typedef struct planes {
+    const channel_job *j;
+    const wf_row_job *r;
+    int which;
+} planes;
+
+static void planes_task(void *arg, int64_t begin, int64_t end)
+{
+    const planes *p = arg;
+    const channel_job *j = p->j;
+    const wf_plane_kernels *k = wf_plane_kernels_now();
+    const int64_t bytes = j->n * (p->which == 0 ? 4 : 2);
+    for (int64_t row = begin, count; row < end; row += count) {
+        const int64_t left = j->c - row % j->c;
+        count = end - row < left ? end - row : left;
+        char *y = (char *)(uintptr_t)p->r->out[0].data + row * bytes;
+        const char *x = (const char *)p->r->in[0].data + row * bytes;
+        if (p->r->nin == 1) {
+            k->affine[p->which](y, x, channel(j, j->mean, row), channel(j, j->rstd, row),
+                                channel(j, j->w, row), channel(j, j->b, row), j->n, count,
+                                WF_PLANES_OWN);
+        } else {
+            const void *per[5] = {channel(j, j->mean, row), channel(j, j->rstd, row),
+                                  channel(j, j->s, row), channel(j, j->da, row),
+                                  channel(j, j->dc, row)};
+            k->bwd[p->which](y, x, (const char *)p->r->in[1].data + row * bytes, per, j->n, count);
+        }
+    }
+}
+
+/* r of batch_row or batch_bwd_row. */
+static int run_channels(const wf_row_job *r, wf_why *why)
+{
+    const channel_job *j = r->ctx;
+    planes p = {j, r, planes_kernel(r->in[0].dtype, r->out[0].dtype)};
+    const bool same = r->nin == 1 || r->in[1].dtype == r->in[0].dtype;
+    if (!j->planes || p.which < 0 || !same || (p.which == 0 && j->n >= FEW_PLANE)) {
+        return wf_rows_run(r, why);
+    }
+    wf_parallel_for(r->rows, ROW_TASK / j->n + 1, planes_task, &p);
+    return 0;
 }
 
 /* Of the result y. */
@@ -383,7 +445,7 @@ static int batch_y(wf_exec *e, int compute, const void *x, const void *w, const 
     r.in[0].dtype = e->src[0].dtype;
     r.out[0].data = y->data;
     r.out[0].dtype = y->dtype;
-    const int status = wf_rows_run(&r, e->why);
+    const int status = run_channels(&r, e->why);
     wf_scratch_free(arrays, bytes);
     return status;
 }
@@ -491,7 +553,7 @@ static int batch_bwd_dx(wf_exec *e, int compute, const char *arrays)
         r.in[1].dtype = x.dtype;
         r.out[0].data = dx->data;
         r.out[0].dtype = dx->dtype;
-        status = wf_rows_run(&r, e->why);
+        status = run_channels(&r, e->why);
     }
     wf_unpack(&pg);
     wf_unpack(&px);

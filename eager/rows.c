@@ -31,6 +31,16 @@ const wf_row_kernels *wf_row_kernels_of(int compute)
     return &by_isa[wf_isa()][compute == WEFT_F64 ? 1 : 0];
 }
 
+const wf_plane_kernels *wf_plane_kernels_now(void)
+{
+    static const wf_plane_kernels *const by_isa[WF_NISA] = {
+        [WF_ISA_SSE2] = &wf_plane_kernels_sse2,
+        [WF_ISA_AVX2] = &wf_plane_kernels_avx2,
+        [WF_ISA_AVX512] = &wf_plane_kernels_avx512,
+    };
+    return by_isa[wf_isa()];
+}
+
 typedef struct row_run {
     const wf_row_job *job;
     const wf_red_kernels *k;

@@ -9,6 +9,7 @@
 #endif
 #include <string.h>
 
+#include "eager/kernels/bf16_vec.h"
 #include "eager/kernels/map_x4_rows.h"
 
 /* -- bf16 to bf16 ------------------------------------------------------------------------------------ */
@@ -16,33 +17,14 @@
 /* Two registers of bf16 as four of f32: even and odd elements of each. */
 WF_INLINE wf_x4 load_halves(const uint16_t *p)
 {
-    const __m512i upper = _mm512_set1_epi32((int)0xFFFF0000);
     const __m512i u = _mm512_loadu_si512(p), v = _mm512_loadu_si512(p + 32);
-    return (wf_x4){(wf_vec_f32)_mm512_slli_epi32(u, 16), (wf_vec_f32)_mm512_and_si512(u, upper),
-                   (wf_vec_f32)_mm512_slli_epi32(v, 16), (wf_vec_f32)_mm512_and_si512(v, upper)};
-}
-/* Rounded to bf16, in the upper halves. NaNs must not round to infinity; they are seen together. */
-WF_INLINE __m512i round_half(wf_vec_f32 x, bool nan)
-{
-    const __m512i u = (__m512i)x;
-    __m512i a = _mm512_add_epi32(u, _mm512_set1_epi32(0x7FFF));
-    a = _mm512_mask_add_epi32(a, _mm512_test_epi32_mask(u, _mm512_set1_epi32(0x10000)), a,
-                              _mm512_set1_epi32(1));
-    if (__builtin_expect(nan, 0)) {
-        const __mmask16 is = _mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_UNORD_Q);
-        a = _mm512_mask_or_epi32(a, is, u, _mm512_set1_epi32(0x400000));
-    }
-    return a;
+    return (wf_x4){(wf_vec_f32)wf_bf16_even(u), (wf_vec_f32)wf_bf16_odd(u),
+                   (wf_vec_f32)wf_bf16_even(v), (wf_vec_f32)wf_bf16_odd(v)};
 }
 WF_INLINE void store_halves(uint16_t *p, wf_x4 y)
 {
-    const __mmask16 nan = _mm512_cmp_ps_mask((__m512)y.a, (__m512)y.b, _CMP_UNORD_Q) |
-                          _mm512_cmp_ps_mask((__m512)y.c, (__m512)y.d, _CMP_UNORD_Q);
-    const __m512i a = round_half(y.a, nan), b = round_half(y.b, nan);
-    const __m512i c = round_half(y.c, nan), d = round_half(y.d, nan);
-    const __mmask32 odd = 0xAAAAAAAA;
-    _mm512_storeu_si512(p, _mm512_mask_blend_epi16(odd, _mm512_srli_epi32(a, 16), b));
-    _mm512_storeu_si512(p + 32, _mm512_mask_blend_epi16(odd, _mm512_srli_epi32(c, 16), d));
+    _mm512_storeu_si512(p, wf_bf16_of((__m512)y.a, (__m512)y.b));
+    _mm512_storeu_si512(p + 32, wf_bf16_of((__m512)y.c, (__m512)y.d));
 }
 
 /* What is left behind whole values, and a broadcast operand, is one more value in memory of its own. */

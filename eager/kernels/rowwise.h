@@ -75,4 +75,20 @@ extern const wf_row_kernels wf_row_kernels_avx512[2];
 /* For WEFT_F32 or WEFT_F64, and this machine. */
 const wf_row_kernels *wf_row_kernels_of(int compute);
 
+/* Planes of `each` values that follow one another, [0] of f32, [1] of bf16 converted on the way, both operands and the result; what
+ * there is one of for each plane is f32. NULL: a row at a time instead. */
+enum { WF_PLANES_OWN = 1 /* a mean and rstd for each, not the first for all */, WF_PLANES_FUSED };
+typedef struct wf_plane_kernels {
+    /* affine with step 0 or (fused) affine_runs;   w, b may be NULL; y may be x */
+    void (*affine[2])(void *y, const void *x, const void *mean, const void *rstd, const void *w,
+                      const void *b, int64_t each, int64_t planes, int how);
+    /* affine_bwd with step 0; per: mean, rstd, s, a, c */
+    void (*bwd[2])(void *dx, const void *g, const void *x, const void *const *per, int64_t each,
+                   int64_t planes);
+} wf_plane_kernels;
+
+extern const wf_plane_kernels wf_plane_kernels_sse2, wf_plane_kernels_avx2, wf_plane_kernels_avx512;
+
+const wf_plane_kernels *wf_plane_kernels_now(void);
+
 #endif

@@ -15,6 +15,8 @@
 #include "eager/kernels/x4.h"
 #include "eager/kernels/exp_block.h"
 #include "eager/kernels/norm4.h"
+#include "eager/kernels/bf16_vec.h"
+#include "eager/kernels/planes.h"
 
 #define OP +
 
@@ -59,3 +61,13 @@
     }
 
 const wf_row_kernels WF_JOIN(wf_row_kernels, WF_ISA)[2] = {KERNELS(f32), KERNELS(f64)};
+
+const wf_plane_kernels WF_JOIN(wf_plane_kernels, WF_ISA) = {
+#ifdef WF_HAS_PLANES
+    {planes_f32, planes_bf16},
+    {planes_bwd_f32, planes_bwd_bf16},
+#else
+    {NULL, NULL},
+    {NULL, NULL},
+#endif
+};

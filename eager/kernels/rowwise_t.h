@@ -202,7 +202,15 @@ static void FN(affine_runs)(void *yv, const void *xv, const void *wv, const void
         }
         return;
     }
-    for (int64_t i = 0, run = 0; i < n; i += each, run++) { /* times 1 or plus -0 changes no bits */
+    int64_t i = 0, run = 0;
+#if ESIZE == 4 && defined(WF_HAS_PLANES)
+    if (!nt) {
+        run = n / each;
+        i = run * each;
+        planes_f32(y, x, mean, rstd, w, b, each, run, WF_PLANES_FUSED);
+    }
+#endif
+    for (; i < n; i += each, run++) { /* times 1 or plus -0 changes no bits */
         FN(affine_once)
         (y + i, x + i, m, r, w != NULL ? w[run] : (T)1, b != NULL ? b[run] : -(T)0,
          n - i < each ? n - i : each, nt);

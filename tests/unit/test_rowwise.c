@@ -449,14 +449,14 @@ static void expect_batch(const batch_case *c, const call *f, const call *r)
 
 Test(rowwise, batch_norm)
 {
-    static const int64_t shapes[][4] = {
-        {5, 3, 4, 6}, {70, 17, 1, 1}, {2, 3, 50, 50}, {1, 2, 1, 9}, {4200, 5, 1, 1}};
+    static const int64_t shapes[][4] = {{5, 3, 4, 6}, {70, 17, 1, 1},  {2, 3, 50, 50},
+                                        {1, 2, 1, 9}, {4200, 5, 1, 1}, {3, 5, 7, 7},
+                                        {2, 3, 13, 5}};
     int trial = 0;
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
         for (int t = 0; t < 4; t++) {
             for (int training = 0; training < 2; training++, trial++) {
-                int rank = s % 2 ? 2 : 4;
-                rank = s == 3 ? 4 : s == 4 ? 2 : rank;
+                int rank = shapes[s][2] * shapes[s][3] == 1 ? 2 : 4;
                 batch_case c = {.eps = 1e-3, .training = training};
                 c.dt = float_types[t] == WEFT_F64 ? WEFT_F64 : WEFT_F32;
                 c.x = make_operand(float_types[t], rank, shapes[s], trial % NLAYOUT);
