@@ -9,14 +9,14 @@
 
 #include "io/graph.h"
 
-enum { CLI_OK, CLI_FAILED, CLI_USAGE, CLI_MAX = 64 };
+enum { CLI_OK, CLI_FAILED, CLI_USAGE };
 
 /* The options of all commands; a command refuses those it does not know. */
 typedef struct cli_options {
     const char *file;
-    const char *inputs[CLI_MAX]; /* FILE.npy, NAME=FILE.npy or FILE.npz */
+    const char **inputs; /* FILE.npy, NAME=FILE.npy or FILE.npz */
     int n_inputs;
-    const char *dims[CLI_MAX]; /* NAME=SIZE */
+    const char **dims; /* NAME=SIZE */
     int n_dims;
     const char *output_dir, *output; /* --output-dir, -o */
     const char *device;              /* --device */
@@ -37,9 +37,11 @@ int cli_failed(const char *command, const char *format, ...) WF_PRINTF(2, 3);
 /* The same with the library's last error. */
 int cli_weft_failed(const char *command);
 
-/* Inputs of g from the options, in x[CLI_MAX]: files, and zeros where only --dim says how large. CLI_OK or an
- * exit status with the message printed. */
-int cli_read_inputs(const char *command, weft_graph *g, const cli_options *o, weft_tensor *x);
+/* n tensors, empty handles, to be freed; at least one. NULL: no memory, which is printed. */
+weft_tensor *cli_tensors(const char *command, int n);
+/* Inputs of g from the options, as cli_tensors makes them: files, and zeros where only --dim says how large. CLI_OK or an
+ * exit status with the message printed; *x is to be freed either way. */
+int cli_read_inputs(const char *command, weft_graph *g, const cli_options *o, weft_tensor **x);
 
 /* Loads o->file and hands it to work, in a scope of its own. */
 int cli_with_graph(const char *command, const cli_options *o,

@@ -178,13 +178,22 @@ static int move_input(const char *command, const char *name, weft_tensor *x)
     return weft_ok(*x) ? CLI_OK : cli_weft_failed(command);
 }
 
-int cli_read_inputs(const char *command, weft_graph *g, const cli_options *o, weft_tensor *x)
+weft_tensor *cli_tensors(const char *command, int n)
+{
+    weft_tensor *x = calloc((size_t)n + 1, sizeof *x);
+    if (!x) {
+        (void)cli_failed(command, "out of memory");
+    }
+    for (int i = 0; x && i < n; i++) {
+        x[i] = WEFT_NONE;
+    }
+    return x;
+}
+
+static int fill_inputs(const char *command, weft_graph *g, const cli_options *o, weft_tensor *x)
 {
     int status = check_dims(command, g, o);
     bool fill = strcmp(command, "run") != 0;
-    for (int i = 0; i < CLI_MAX; i++) {
-        x[i] = WEFT_NONE;
-    }
     for (int k = 0; k < o->n_inputs && !status; k++) {
         status = read_input(command, g, o->inputs[k], x);
     }
@@ -211,6 +220,12 @@ int cli_read_inputs(const char *command, weft_graph *g, const cli_options *o, we
         }
     }
     return status;
+}
+
+int cli_read_inputs(const char *command, weft_graph *g, const cli_options *o, weft_tensor **x)
+{
+    *x = cli_tensors(command, weft_graph_inputs(g));
+    return *x ? fill_inputs(command, g, o, *x) : CLI_FAILED;
 }
 
 int cli_with_graph(const char *command, const cli_options *o,
@@ -243,20 +258,13 @@ static int write_output(const char *folder, int i, weft_tensor t)
     return weft_npy_save(path, t) == WEFT_OK ? CLI_OK : cli_weft_failed("run");
 }
 
-static int run_graph(weft_graph *g, const cli_options *o)
+static int write_outputs(const weft_graph *g, const cli_options *o, const weft_tensor *y)
 {
-    weft_tensor x[CLI_MAX], y[CLI_MAX];
-    int n = weft_graph_outputs(g), status = cli_read_inputs("run", g, o, x);
-    if (status) {
-        return status;
-    }
-    if (weft_graph_run(g, x, weft_graph_inputs(g), y, n) != WEFT_OK) {
-        return cli_weft_failed("run");
-    }
+    int status = CLI_OK;
     if (o->output_dir && mkdir(o->output_dir, 0777) != 0 && errno != EEXIST) {
         return cli_failed("run", "%s: %s", o->output_dir, strerror(errno));
     }
-    for (int i = 0; i < n && !status; i++) {
+    for (int i = 0; i < weft_graph_outputs(g) && !status; i++) {
         weft_graph_port p;
         weft_graph_output(g, i, &p);
         if (o->output_dir) {
@@ -266,6 +274,21 @@ static int run_graph(weft_graph *g, const cli_options *o)
             status = weft_print(y[i]) == WEFT_OK ? CLI_OK : cli_weft_failed("run");
         }
     }
+    return status;
+}
+
+static int run_graph(weft_graph *g, const cli_options *o)
+{
+    const int n = weft_graph_outputs(g);
+    weft_tensor *x, *y = cli_tensors("run", n);
+    int status = cli_read_inputs("run", g, o, &x);
+    status = y ? status : CLI_FAILED;
+    if (!status && weft_graph_run(g, x, weft_graph_inputs(g), y, n) != WEFT_OK) {
+        status = cli_weft_failed("run");
+    }
+    status = status ? status : write_outputs(g, o, y);
+    free(x);
+    free(y);
     return status;
 }
 
@@ -335,11 +358,12 @@ int cli_show(const cli_options *o)
 
 static int explain_graph(weft_graph *g, const cli_options *o)
 {
-    weft_tensor x[CLI_MAX];
-    int status = cli_read_inputs("explain", g, o, x);
+    weft_tensor *x;
+    int status = cli_read_inputs("explain", g, o, &x);
     if (!status && weft_graph_explain(g, x, weft_graph_inputs(g), stdout) != WEFT_OK) {
         status = cli_weft_failed("explain");
     }
+    free(x);
     return status;
 }
 

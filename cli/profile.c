@@ -2,6 +2,7 @@
  * cli/profile.c -- the command profile: the table of weft/table.h.
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
@@ -23,15 +24,15 @@ static int print(const weft_table *t, const cli_options *o)
 
 static int profile_graph(weft_graph *g, const cli_options *o)
 {
-    weft_tensor x[CLI_MAX];
-    int status = cli_read_inputs("profile", g, o, x);
-    if (status) {
-        return status;
+    weft_tensor *x;
+    int status = cli_read_inputs("profile", g, o, &x);
+    if (!status) {
+        weft_table *t = weft_table_new(.graph = g, .inputs = x, .n_inputs = weft_graph_inputs(g),
+                                       .name = o->file, .runs = o->runs, .fused_only = !o->compare);
+        status = t ? print(t, o) : cli_weft_failed("profile");
+        weft_table_free(t);
     }
-    weft_table *t = weft_table_new(.graph = g, .inputs = x, .n_inputs = weft_graph_inputs(g),
-                                   .name = o->file, .runs = o->runs, .fused_only = !o->compare);
-    status = t ? print(t, o) : cli_weft_failed("profile");
-    weft_table_free(t);
+    free(x);
     return status;
 }
 

@@ -18,29 +18,35 @@ static bool is_computed(int64_t extent)
     return WF_IS_SYM(extent) && extent != WF_SYM(wf_sym_of(extent));
 }
 
-/* Computed extents of outputs before extent `axis` of output i: where its text is. */
-static size_t place_of(const wf_fn *f, int i, int axis)
+/* Where the text of extent `axis` of output i is. */
+static char *extent_text(const weft_graph *g, int i, int axis)
 {
-    size_t n = 0;
-    for (int k = 0; k <= i; k++) {
-        const wf_type *t = wf_fn_type(f, f->outputs[k]);
-        for (int a = 0; a < (k < i ? t->rank : axis); a++) {
-            n += is_computed(t->dims[a]);
-        }
+    const wf_type *t = wf_fn_type(g->fn, g->fn->outputs[i]);
+    size_t n = g->extents_of[i];
+    for (int a = 0; a < axis; a++) {
+        n += is_computed(t->dims[a]);
     }
-    return n * WF_EXTENT_TEXT;
+    return g->extents + n * WF_EXTENT_TEXT;
 }
 
 static bool name_extents(weft_graph *g)
 {
     const wf_fn *f = g->fn;
-    const int last = g->n_outputs - 1;
-    g->extents = wf_malloc(place_of(f, last, wf_fn_type(f, f->outputs[last])->rank) + 1);
+    size_t n = 0;
+    g->extents_of = wf_malloc((size_t)g->n_outputs * sizeof *g->extents_of);
+    for (int i = 0; i < g->n_outputs && g->extents_of; i++) {
+        const wf_type *t = wf_fn_type(f, f->outputs[i]);
+        g->extents_of[i] = n;
+        for (int a = 0; a < t->rank; a++) {
+            n += is_computed(t->dims[a]);
+        }
+    }
+    g->extents = g->extents_of ? wf_malloc(n * WF_EXTENT_TEXT + 1) : NULL;
     for (int i = 0; i < g->n_outputs && g->extents; i++) {
         const wf_type *t = wf_fn_type(f, f->outputs[i]);
         for (int a = 0; a < t->rank; a++) {
             if (is_computed(t->dims[a])) {
-                wf_extent_text(f, t->dims[a], g->extents + place_of(f, i, a));
+                wf_extent_text(f, t->dims[a], extent_text(g, i, a));
             }
         }
     }
@@ -109,6 +115,7 @@ void weft_graph_free(weft_graph *g)
     }
     wf_mfree(g->weights);
     wf_mfree(g->extents);
+    wf_mfree(g->extents_of);
     wf_mfree(g->names);
     wf_fn_free(g->fn);
     pthread_mutex_destroy(&g->lock);
@@ -156,7 +163,7 @@ static weft_status port(const weft_graph *g, int i, int n, int name, bool output
         out->dims[k] = symbol ? -1 : extent;
         out->symbols[k] = !symbol                ? NULL
                           : !is_computed(extent) ? g->fn->symbols[wf_sym_of(extent)]
-                          : output               ? g->extents + place_of(g->fn, i, k)
+                          : output               ? extent_text(g, i, k)
                                                  : NULL; /* none is let in */
     }
     return WEFT_OK;
@@ -569,11 +576,14 @@ weft_status wf_graph_run(weft_graph *g, unsigned flags, const weft_tensor *in, i
                          weft_tensor *out, int n_out, wf_graph_times *times)
 {
     wf_graph_plan *p = NULL;
-    weft_tensor made[64]; /* in and out may be one array */
+    weft_tensor few[FEW], *made = few; /* in and out may be one array */
     int rc = WEFT_EINVALID;
     if (g && n_out != g->n_outputs) {
         wf_api_error("graph_run", WEFT_EINVALID, "%d outputs are asked for, the graph has %d",
                      n_out, weft_graph_outputs(g));
+    } else if (n_out > FEW && !(made = wf_malloc((size_t)n_out * sizeof *made))) {
+        wf_api_error("graph_run", WEFT_ENOMEM, "out of memory for %d outputs", n_out);
+        rc = WEFT_ENOMEM;
     } else {
         rc = begin(g, flags, in, n_in, &p);
     }
@@ -591,6 +601,7 @@ weft_status wf_graph_run(weft_graph *g, unsigned flags, const weft_tensor *in, i
     for (int i = 0; i < n_out; i++) {
         out[i] = rc ? wf_api_last_error() : made[i];
     }
+    wf_mfree(made == few ? NULL : made);
     return (weft_status)rc;
 }
 

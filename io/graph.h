@@ -1,5 +1,5 @@
 /*
- * io/graph.h -- a graph as its files see it: graph_build.c (recording), graph_bind.c (sizes for symbols), graph.c (running), graph_file.c
+ * io/graph.h -- a graph as its files see it: graph_build.c (recording), graph_names.c, graph_bind.c (sizes for symbols), graph.c (running), graph_file.c
  * (files), graph_show.c (pictures).
  *
  * Invariant: inputs of fn are the graph's inputs in order, then its weights in order.
@@ -31,6 +31,7 @@ struct weft_graph {
     char **names;         /* of inputs, weights, outputs; each malloc'ed */
     weft_tensor *weights; /* kept; row-major */
     char *extents;        /* texts of outputs' extents that are computed, each of WF_EXTENT_TEXT */
+    size_t *extents_of;   /* how many of them are of the outputs before each */
     char producer[64];
     bool fast_math;
     pthread_mutex_t lock;
@@ -42,6 +43,8 @@ struct weft_graph {
 /* Takes over fn (also on failure, when it returns NULL with an error of op recorded); names are copied later by
  * the caller into the array this allocates. */
 weft_graph *wf_graph_new(const char *op, wf_fn *fn, int n_inputs, int n_outputs);
+/* Names the ports of what a recording captured, inputs and then weights. 0, or an error recorded. */
+int wf_graph_name(weft_graph *g, const weft_graph_args *a, const weft_tensor *captured);
 /* The names are in the array: the text of the function shows them at its inputs. */
 void wf_graph_note_names(weft_graph *g);
 
@@ -64,7 +67,8 @@ weft_status wf_graph_run(weft_graph *g, unsigned flags, const weft_tensor *in, i
 /* The plan of these flags that inputs like these run on, retained; NULL with an error recorded. */
 wf_plan *wf_graph_plan_of(weft_graph *g, unsigned flags, const weft_tensor *in, int n_in);
 
-enum { WF_SYMBOL_NAME = 32, WF_GRAPH_DIMS = 512 };
+/* Inputs, outputs and named extents, each, have at most so many: memory is taken by need, and this bounds what a file can ask for. */
+enum { WF_SYMBOL_NAME = 32, WF_GRAPH_PORTS = 65536 };
 
 /* Symbols of a function that is recorded more than once: at.size[i][k] is that of symbol k in recording i, of which the first is the
  * example's. */
@@ -73,7 +77,8 @@ typedef struct wf_graph_symbols {
     char name[WF_MAX_SYMBOLS][WF_SYMBOL_NAME];
     wf_range range[WF_MAX_SYMBOLS];
     wf_points at;
-    int of[WF_GRAPH_DIMS]; /* the symbol of each extent that was named */
+    int *of;           /* the symbol of each extent that was named */
+    int *first, *next; /* those of an input, a list that ends in -1; in the memory of `of` */
 } wf_graph_symbols;
 
 /* f with its symbols replaced by sizes. NULL with why filled. */

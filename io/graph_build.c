@@ -52,20 +52,30 @@ static int trace_input(wf_trace *t, weft_tensor x)
     return rc ? wf_raise_status(t->c, "jit_graph", 1, &x, &why) : 0;
 }
 
+/* Room for n tensors, empty handles; to be freed with wf_mfree. NULL, with an error recorded: no memory. */
+static weft_tensor *new_tensors(int n)
+{
+    weft_tensor *x = wf_malloc(((size_t)n + 1) * sizeof *x);
+    if (!x) {
+        wf_api_error("jit_graph", WEFT_ENOMEM, "out of memory for %d tensors", n);
+    }
+    for (int i = 0; x && i < n; i++) {
+        x[i] = WEFT_NONE;
+    }
+    return x;
+}
+
 /* x: fresh tensors, one storage each. */
 static int record_kept(const weft_graph_args *a, const weft_tensor *x, int n_out, recording *r)
 {
-    weft_tensor out[64];
     wf_trace *t = wf_trace_begin(a->name ? a->name : "f");
     if (!t) {
         return WEFT_EINVALID;
     }
-    int rc = 0;
+    weft_tensor *out = new_tensors(n_out);
+    int rc = out ? 0 : WEFT_ENOMEM;
     for (int i = 0; i < a->n_inputs && !rc; i++) {
         rc = trace_input(t, x[i]);
-    }
-    for (int i = 0; i < n_out; i++) {
-        out[i] = WEFT_NONE;
     }
     rc = rc ? rc
             : wf_run_function(t->c, "jit_graph", a->name ? a->name : "f", a->fn, a->self, x,
@@ -80,6 +90,7 @@ static int record_kept(const weft_graph_args *a, const weft_tensor *x, int n_out
             rc = wf_trace_output(t, out[i]);
         }
     }
+    wf_mfree(out);
     if (rc) {
         wf_trace_abort(t);
         return rc;
@@ -101,58 +112,6 @@ static int record(const weft_graph_args *a, const weft_tensor *x, int n_out, rec
         return WEFT_ENOMEM;
     }
     return rc;
-}
-
-static bool good_name(const char *s)
-{
-    size_t n = strlen(s);
-    bool good = n > 0 && n < 256;
-    for (size_t i = 0; i < n; i++) {
-        good = good && (unsigned char)s[i] > 32 && s[i] != 127;
-    }
-    return good;
-}
-
-/* A name for weight i that no earlier one has. */
-static char *weight_name(const weft_graph *g, int i, const char *given)
-{
-    char text[300];
-    bool taken = !good_name(given);
-    for (int k = 0; k < i && !taken; k++) {
-        taken = strcmp(g->names[g->n_inputs + k], given) == 0;
-    }
-    snprintf(text, sizeof text, taken ? "%.255s_%d" : "%.255s", good_name(given) ? given : "weight",
-             i);
-    return wf_strdup(text);
-}
-
-static int name_ports(weft_graph *g, const weft_graph_args *a, const recording *r)
-{
-    char text[32];
-    for (int i = 0; i < g->n_inputs + g->n_outputs; i++) {
-        bool in = i < g->n_inputs;
-        int k = in ? i : i - g->n_inputs;
-        const char *const *given = in ? a->input_names : a->output_names;
-        snprintf(text, sizeof text, in ? "input_%d" : "output_%d", k);
-        if (given && (!given[k] || !good_name(given[k]))) {
-            wf_api_error("jit_graph", WEFT_EINVALID, "name %d of the %s is empty or has spaces", k,
-                         in ? "inputs" : "outputs");
-            return WEFT_EINVALID;
-        }
-        char **place = &g->names[in ? i : g->n_inputs + g->n_weights + k];
-        *place = wf_strdup(given ? given[k] : text);
-        if (!*place) {
-            return WEFT_ENOMEM;
-        }
-    }
-    for (int i = 0; i < g->n_weights; i++) {
-        char *name = weight_name(g, i, weft_name(r->captured[g->n_inputs + i]));
-        g->names[g->n_inputs + i] = name;
-        if (!name) {
-            return WEFT_ENOMEM;
-        }
-    }
-    return 0;
 }
 
 #define NAME_CHARACTERS "0123456789_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -225,11 +184,22 @@ static int add_symbol(const weft_graph_args *a, int d, wf_graph_symbols *s)
         return WEFT_EINVALID;
     }
     const int64_t size = weft_dim(a->inputs[x->input], x->axis);
+    int before = s->first[x->input];
+    while (before >= 0 && a->dims[before].axis != x->axis) {
+        before = s->next[before];
+    }
     while (k < s->n && strcmp(s->name[k], name) != 0) {
         k++;
     }
+    if (before >= 0 && s->of[before] != k) {
+        wf_api_error("jit_graph", WEFT_EINVALID,
+                     "dims[%d]: axis %d of input %d is '%s' already, and cannot be '%s'", d,
+                     x->axis, x->input, s->name[s->of[before]], name);
+        return WEFT_EINVALID;
+    }
     if (k == WF_MAX_SYMBOLS) {
-        wf_api_error("jit_graph", WEFT_EINVALID, "more than %d symbols", WF_MAX_SYMBOLS);
+        wf_api_error("jit_graph", WEFT_EINVALID,
+                     "dims[%d]: '%s' is one symbol too many: at most %d", d, name, WF_MAX_SYMBOLS);
         return WEFT_EINVALID;
     }
     if (k < s->n && s->at.size[0][k] != size) {
@@ -242,6 +212,8 @@ static int add_symbol(const weft_graph_args *a, int d, wf_graph_symbols *s)
     const wf_range r = k == s->n ? range : both_ranges(s->range[k], range);
     s->range[k] = r;
     s->of[d] = k;
+    s->next[d] = s->first[x->input];
+    s->first[x->input] = d;
     s->n += k == s->n;
     if (r.multiple == 0) {
         wf_api_error("jit_graph", WEFT_EINVALID,
@@ -302,9 +274,20 @@ static int64_t other_size(const wf_graph_symbols *s, int nth, int k, int64_t mos
     return x > 0 ? x : first;
 }
 
-/* Distinct symbols with the example's sizes. 0, or an error recorded. */
+/* Distinct symbols with the example's sizes; s->of is to be freed. 0, or an error recorded. */
 static int symbols_of(const weft_graph_args *a, wf_graph_symbols *s)
 {
+    *s = (wf_graph_symbols){.n = 0};
+    s->of = wf_malloc((2 * (size_t)a->n_dims + (size_t)a->n_inputs + 1) * sizeof *s->of);
+    if (!s->of) {
+        wf_api_error("jit_graph", WEFT_ENOMEM, "out of memory for %d dims", a->n_dims);
+        return WEFT_ENOMEM;
+    }
+    s->next = s->of + a->n_dims;
+    s->first = s->next + a->n_dims;
+    for (int i = 0; i < a->n_inputs; i++) {
+        s->first[i] = -1;
+    }
     for (int d = 0; d < a->n_dims; d++) {
         int rc = add_symbol(a, d, s);
         if (rc) {
@@ -347,32 +330,41 @@ static weft_tensor untouched(wf_ctx *c, const weft_shape *shape, weft_dtype dtyp
     return x.slot ? x : wf_api_error("jit_graph", WEFT_ENOMEM, "out of memory for an input");
 }
 
-/* Tensors in the shapes that the inputs have with these sizes: zeros where `filled`. */
-static void inputs_of(const weft_graph_args *a, const wf_graph_symbols *s, const int64_t *size,
-                      bool filled, weft_tensor *x)
+/* The shape that input i has with these sizes. */
+static weft_shape shape_of(const weft_graph_args *a, const wf_graph_symbols *s, const int64_t *size,
+                           int i)
 {
-    for (int i = 0; i < a->n_inputs; i++) {
-        weft_shape shape = weft_shape_of(a->inputs[i]);
-        for (int d = 0; d < a->n_dims; d++) {
-            if (a->dims[d].input == i) {
-                shape.v[a->dims[d].axis] = size[s->of[d]];
-            }
-        }
+    weft_shape shape = weft_shape_of(a->inputs[i]);
+    for (int d = s->first[i]; d >= 0; d = s->next[d]) {
+        shape.v[a->dims[d].axis] = size[s->of[d]];
+    }
+    return shape;
+}
+
+/* Tensors in the shapes that the inputs have with these sizes, as new_tensors makes them: zeros where `filled`. */
+static weft_tensor *inputs_of(const weft_graph_args *a, const wf_graph_symbols *s,
+                              const int64_t *size, bool filled)
+{
+    weft_tensor *x = new_tensors(a->n_inputs);
+    for (int i = 0; x && i < a->n_inputs; i++) {
+        const weft_shape shape = shape_of(a, s, size, i);
         wf_ctx *c = wf_ctx_get();
         int before = wf_device_enter(c, wf_device_of_handle(c, a->inputs[i]));
         const weft_dtype dtype = weft_dtype_of(a->inputs[i]);
         x[i] = filled ? weft_zeros(shape, dtype) : untouched(c, &shape, dtype);
         wf_device_enter(c, before);
     }
+    return x;
 }
 
 /* Records with the sizes of one recording. */
 static int record_sizes(const weft_graph_args *a, int n_out, const wf_graph_symbols *s, int nth,
                         recording *r)
 {
-    weft_tensor x[64];
-    inputs_of(a, s, s->at.size[nth], false, x);
-    return record(a, x, n_out, r);
+    weft_tensor *x = inputs_of(a, s, s->at.size[nth], false);
+    const int rc = x ? record(a, x, n_out, r) : WEFT_ENOMEM;
+    wf_mfree(x);
+    return rc;
 }
 
 /* The elements of a and b, both of that type, one behind the other; to be freed. NULL: they cannot be read. */
@@ -555,8 +547,9 @@ static bool same_tensor(weft_tensor a, weft_tensor b)
 static bool same_results(const weft_graph_args *a, const weft_tensor *x, const wf_fn *f,
                          const recording *r, const recording *now)
 {
-    weft_tensor out[2][64];
-    weft_tensor *in = malloc(((size_t)r->n + (size_t)now->n + 1) * sizeof *in);
+    const size_t all = (size_t)r->n + (size_t)now->n;
+    weft_tensor *in = wf_malloc((all + 2 * (size_t)f->noutputs + 1) * sizeof *in);
+    weft_tensor *out = in ? in + all : NULL, *out_now = in ? out + f->noutputs : NULL;
     bool same = in && f->noutputs == now->fn->noutputs;
     if (same) {
         weft_tensor *other = in + r->n;
@@ -566,13 +559,13 @@ static bool same_results(const weft_graph_args *a, const weft_tensor *x, const w
             in[i] = other[i] = some_numbers(a->inputs[i], x[i]);
         }
         weft_no_grad_begin();
-        same = wf_fn_run(f, in, NULL, out[0]) == 0 && wf_fn_run(now->fn, other, NULL, out[1]) == 0;
+        same = wf_fn_run(f, in, NULL, out) == 0 && wf_fn_run(now->fn, other, NULL, out_now) == 0;
         weft_no_grad_end();
     }
     for (uint32_t k = 0; k < f->noutputs && same; k++) {
-        same = same_tensor(out[0][k], out[1][k]);
+        same = same_tensor(out[k], out_now[k]);
     }
-    free(in);
+    wf_mfree(in);
     return same;
 }
 
@@ -615,7 +608,7 @@ typedef struct probe {
 typedef struct attempt {
     uint64_t last;
     weft_scope scope;
-    weft_tensor x[64];
+    weft_tensor *x;
     recording now;
     bool good;
 } attempt;
@@ -625,13 +618,14 @@ static void begin_attempt(const probe *p, const int64_t *size, bool filled, atte
     t->last = wf_ctx_get()->error_last;
     t->now = (recording){0};
     t->scope = weft_scope_begin();
-    inputs_of(p->a, p->s, size, filled, t->x);
-    t->good = record(p->a, t->x, p->n_out, &t->now) == 0;
+    t->x = inputs_of(p->a, p->s, size, filled);
+    t->good = t->x && record(p->a, t->x, p->n_out, &t->now) == 0;
 }
 
 static void end_attempt(attempt *t)
 {
     drop_recording(&t->now);
+    wf_mfree(t->x);
     weft_scope_end(t->scope);
     wf_ctx_get()->error_last = t->last; /* what the function refused there is not the caller's */
 }
@@ -666,14 +660,10 @@ static double elements(const weft_graph_args *a, const wf_graph_symbols *s, cons
 {
     double all = 0;
     for (int i = 0; i < a->n_inputs; i++) {
-        const weft_shape shape = weft_shape_of(a->inputs[i]);
+        const weft_shape shape = shape_of(a, s, size, i);
         double n = 1;
         for (int k = 0; k < shape.n; k++) {
-            int64_t extent = shape.v[k];
-            for (int d = 0; d < a->n_dims; d++) {
-                extent = a->dims[d].input == i && a->dims[d].axis == k ? size[s->of[d]] : extent;
-            }
-            n *= (double)extent;
+            n *= (double)shape.v[k];
         }
         all += n;
     }
@@ -883,11 +873,14 @@ static int generalise_once(probe *p, const recording *r, wf_graph_symbols *s, bo
 static bool goes_as_one(const weft_graph_args *a, int n_out, const recording *r,
                         const wf_graph_symbols *s, int i, int j)
 {
-    weft_graph_dim dims[WF_GRAPH_DIMS];
+    weft_graph_dim *dims = wf_malloc((size_t)a->n_dims * sizeof *dims);
     weft_graph_args with = *a;
-    wf_graph_symbols one = {.n = 0};
+    wf_graph_symbols one;
     probe p = {.a = &with, .n_out = n_out, .s = &one};
     bool fails = false;
+    if (!dims) {
+        return false;
+    }
     for (int d = 0; d < a->n_dims; d++) {
         dims[d] = a->dims[d];
         dims[d].name = s->name[s->of[d] == j ? i : s->of[d]];
@@ -897,6 +890,8 @@ static bool goes_as_one(const weft_graph_args *a, int n_out, const recording *r,
     if (good) {
         wf_fn_free(p.f);
     }
+    wf_mfree(one.of);
+    wf_mfree(dims);
     return good;
 }
 
@@ -921,36 +916,35 @@ static void look_for_one(const weft_graph_args *a, int n_out, const recording *r
     wf_ctx_get()->error_last = last;
 }
 
-/* Makes r->fn the function with symbols. One that does something else for other sizes is refused; one that fails for some may be
+/* Makes r->fn the function with symbols, which are *s. One that does something else for other sizes is refused; one that fails for some may be
  * one for multiples. Where too few of these are in range to tell its extents apart, what was found with other sizes, and for all of
  * them, is it, if it is the function at multiples. */
-static int generalise(const weft_graph_args *a, int n_out, recording *r)
+static int generalise(const weft_graph_args *a, int n_out, recording *r, wf_graph_symbols *s)
 {
     const uint64_t last = wf_ctx_get()->error_last;
-    wf_graph_symbols s = {.n = 0};
-    probe p = {.a = a, .n_out = n_out, .s = &s};
+    probe p = {.a = a, .n_out = n_out, .s = s};
     bool fails = false;
-    int rc = symbols_of(a, &s);
+    int rc = symbols_of(a, s);
     if (rc) {
         return rc;
     }
-    rc = generalise_once(&p, r, &s, &fails);
-    const wf_graph_symbols all = s;
+    rc = generalise_once(&p, r, s, &fails);
+    const wf_graph_symbols all = *s;
     const bool refuses = p.refuses;
-    if (fails && rc != WEFT_ENOMEM && find_multiples(&p, &s)) {
+    if (fails && rc != WEFT_ENOMEM && find_multiples(&p, s)) {
         wf_fn *first = p.f;
-        rc = generalise_once(&p, r, &s, &fails);
+        rc = generalise_once(&p, r, s, &fails);
         if (rc && rc != WEFT_ENOMEM && first) {
             rc = take_checked(&p, first, r);
             first = NULL;
             p.refuses = refuses || p.refuses;
-            s = all;
+            *s = all;
         }
         wf_fn_free(first);
     }
     if (rc) {
         if (rc != WEFT_ENOMEM) {
-            look_for_one(a, n_out, r, &s);
+            look_for_one(a, n_out, r, s);
         }
         return rc;
     }
@@ -973,7 +967,7 @@ static weft_graph *finish(const weft_graph_args *a, int n_out, recording *r)
     for (int i = 0; i < n_weights; i++) {
         g->weights[i] = weft_keep(weft_detach(r->captured[a->n_inputs + i]));
     }
-    if (name_ports(g, a, r)) {
+    if (wf_graph_name(g, a, r->captured)) {
         weft_graph_free(g);
         return NULL;
     }
@@ -981,32 +975,54 @@ static weft_graph *finish(const weft_graph_args *a, int n_out, recording *r)
     return g;
 }
 
-weft_graph *(weft_jit_graph)(const weft_graph_args *a)
+/* The count is one of a graph's. Else an error is recorded. */
+static bool good_count(const char *what, int n, int least, int most)
 {
-    int n_out = a && a->n_outputs ? a->n_outputs : 1;
-    if (!a || !a->fn || a->n_inputs < 0 || a->n_inputs > 64 || n_out < 1 || n_out > 64 ||
-        a->n_dims < 0 || a->n_dims > WF_GRAPH_DIMS || (a->n_inputs && !a->inputs) ||
-        (a->n_dims && !a->dims)) {
-        wf_api_error("jit_graph", WEFT_EINVALID,
-                     "a function, up to 64 inputs, 1 to 64 outputs and up to %d dims are wanted",
-                     WF_GRAPH_DIMS);
-        return NULL;
+    if (n >= least && n <= most) {
+        return true;
+    }
+    wf_api_error("jit_graph", WEFT_EINVALID, "%d %s: a graph has %d to %d", n, what, least, most);
+    return false;
+}
+
+static bool good_arguments(const weft_graph_args *a, int n_out)
+{
+    if (!a || !a->fn || (a->n_inputs > 0 && !a->inputs) || (a->n_dims > 0 && !a->dims)) {
+        wf_api_null("jit_graph", "the function, or the array of the inputs or dims");
+        return false;
+    }
+    if (!good_count("inputs", a->n_inputs, 0, WF_GRAPH_PORTS) ||
+        !good_count("outputs", n_out, 1, WF_GRAPH_PORTS) ||
+        !good_count("dims", a->n_dims, 0, WF_GRAPH_PORTS)) {
+        return false;
     }
     if (a->name && !good_word(a->name)) {
         wf_api_error("jit_graph", WEFT_EINVALID,
                      "'%s' is no name for a graph: 1 to 63 letters, digits and '_'", a->name);
+        return false;
+    }
+    return true;
+}
+
+weft_graph *(weft_jit_graph)(const weft_graph_args *a)
+{
+    int n_out = a && a->n_outputs ? a->n_outputs : 1;
+    if (!good_arguments(a, n_out)) {
         return NULL;
     }
-    weft_tensor x[64];
     recording r = {0};
+    wf_graph_symbols s = {.n = 0};
     weft_graph *g = NULL;
     weft_scope scope = weft_scope_begin();
-    for (int i = 0; i < a->n_inputs; i++) {
+    weft_tensor *x = new_tensors(a->n_inputs);
+    for (int i = 0; x && i < a->n_inputs; i++) {
         x[i] = weft_clone(weft_detach(a->inputs[i]));
     }
-    if (record(a, x, n_out, &r) == 0 && (!a->n_dims || generalise(a, n_out, &r) == 0)) {
+    if (x && record(a, x, n_out, &r) == 0 && (!a->n_dims || generalise(a, n_out, &r, &s) == 0)) {
         g = finish(a, n_out, &r);
     }
+    wf_mfree(s.of);
+    wf_mfree(x);
     drop_recording(&r);
     weft_scope_end(scope);
     return g;

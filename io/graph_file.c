@@ -209,7 +209,14 @@ static weft_graph *read_graph(const char *source, const weft_safetensors *f)
         return NULL;
     }
     int n_in = lines(inputs), n_out = (int)fn->noutputs, n_weights = lines(weights);
-    if (n_in > 64 || n_out < 1 || n_out > 64 || (int64_t)n_in + n_weights != fn->ninputs) {
+    if (n_in > WF_GRAPH_PORTS || fn->noutputs > WF_GRAPH_PORTS) {
+        wf_fn_free(fn);
+        wf_api_error("graph_load", WEFT_EIO,
+                     "%s: %d inputs and %d outputs: a graph has at most %d each", source, n_in,
+                     n_out, WF_GRAPH_PORTS);
+        return NULL;
+    }
+    if (n_out < 1 || (int64_t)n_in + n_weights != fn->ninputs) {
         wf_fn_free(fn);
         return reject(NULL, source,
                       "the lists of names do not fit the function's inputs and outputs");

@@ -16,4 +16,7 @@ typedef struct wf_st_type {
 } wf_st_type;
 extern const wf_st_type wf_st_types[WEFT_DTYPE_COUNT];
 
+/* May a tensor have this name? It is UTF-8, as every text in a file, and not reserved. */
+bool wf_st_good_name(const char *name);
+
 #endif

@@ -110,6 +110,11 @@ static bool is_utf8(const char *s)
     return true;
 }
 
+bool wf_st_good_name(const char *name)
+{
+    return is_utf8(name) && strcmp(name, "__metadata__") != 0;
+}
+
 static weft_status refuse(weft_status status, const char *name, const char *reason)
 {
     wf_api_error("safetensors_save", (int)status, "'%s': %s", name, reason);
@@ -119,7 +124,7 @@ static weft_status refuse(weft_status status, const char *name, const char *reas
 static weft_status collect(const weft_named_tensor *t, int n, item *items, int64_t *total)
 {
     for (int i = 0; i < n; i++) {
-        if (!t[i].name || !is_utf8(t[i].name) || strcmp(t[i].name, "__metadata__") == 0) {
+        if (!t[i].name || !wf_st_good_name(t[i].name)) {
             return refuse(WEFT_EINVALID, t[i].name ? t[i].name : "(null)",
                           "the name is missing, reserved or not UTF-8");
         }

@@ -47,8 +47,8 @@ typedef struct weft_graph_args {
     int n_inputs;
     int n_outputs;                   /* default 1 */
     const char *name;                /* letters, digits and '_', at most 63; default "f" */
-    const char *const *input_names;  /* NULL: input_0, input_1, ... */
-    const char *const *output_names; /* NULL: output_0, ... */
+    const char *const *input_names;  /* distinct; NULL: input_0, input_1, ... */
+    const char *const *output_names; /* distinct; NULL: output_0, ... */
     const weft_graph_dim *
         dims; /* symbols; the function is then recorded again, with other sizes, up to seven times and once more for each of several symbols, and more often if it fails or an extent is of several symbols */
     int n_dims;
@@ -63,7 +63,8 @@ typedef struct weft_graph_args {
  * something else, or reads other tensors from outside, at one of the sizes it is recorded with: the example's, one or two more,
  * all symbols 1, all 2, each of several 1 beside the example's sizes of the others, and one far above or the largest that a range
  * allows. A branch that none of these takes goes unseen, as does one at a size where fn fails.
- * Of dims: WEFT_EINVALID (more than 512; one that names no axis of an input; a name or range that is not as above; more than
+ * Inputs, outputs and dims are at most 65536 each (WEFT_EINVALID), names of inputs distinct, and of outputs.
+ * Of dims: WEFT_EINVALID (one that names no axis of an input, or one that has another name already; a name or range that is not as above; more than
  * 16 names), WEFT_ESHAPE (the example's extents of one name differ, or are outside its range), WEFT_EUNSUPPORTED (ranges that
  * leave no other sizes to record with). */
 WEFT_API weft_graph *weft_jit_graph(const weft_graph_args *args);

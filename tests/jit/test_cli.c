@@ -133,6 +133,42 @@ Test(cli, run, .init = setup, .fini = teardown)
     cr_assert_eq(weft("run m.weft --input x.npy --output-dir /proc/no"), 1);
 }
 
+static weft_status negatives(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                             int n_out)
+{
+    (void)self, (void)n_in;
+    for (int i = 0; i < n_out; i++) {
+        out[i] = weft_neg(in[i]);
+    }
+    return WEFT_OK;
+}
+
+Test(cli, many_inputs, .init = setup, .fini = teardown)
+{
+    enum { MANY = 70 };
+    static const char given[] = " --input x.npy";
+    char path[256], args[MANY * sizeof given + 1] = "";
+    weft_tensor x[MANY];
+    for (int i = 0; i < MANY; i++) {
+        x[i] = weft_zeros(weft_shape(4, 3), WEFT_F32);
+        strcat(args, given);
+    }
+    weft_graph *g = weft_jit_graph(negatives, NULL, x, MANY, MANY);
+    cr_assert_not_null(g, "%s", weft_last_error());
+    snprintf(path, sizeof path, "%s/many.weft", folder);
+    cr_assert_eq(weft_graph_save(g, path), WEFT_OK);
+    weft_graph_free(g);
+    cr_assert_eq(weft("run many.weft%s --output-dir d", args), 0, "%s", text);
+    snprintf(path, sizeof path, "%s/d/output_%d.npy", folder, MANY - 1);
+    weft_tensor last = weft_npy_load(path);
+    snprintf(path, sizeof path, "%s/x.npy", folder);
+    cr_assert_eq(weft_item_f64(weft_sum(weft_add(last, weft_npy_load(path)))), 0);
+    cr_assert_eq(weft("run many.weft%s%s", args, given), 1);
+    cr_assert(says("'x.npy' is one input too many: the graph takes 70"), "%s", text);
+    cr_assert_eq(weft("run many.weft%s", args + strlen(given)), 1);
+    cr_assert(says("input 'input_69' is not given"), "%s", text);
+}
+
 Test(cli, fast_math_of_a_file, .init = setup, .fini = teardown)
 {
     char path[256];

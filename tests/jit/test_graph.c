@@ -220,6 +220,129 @@ Test(graph, inputs_and_results_may_be_one_array)
     weft_graph_free(g);
 }
 
+/* Caches of a decoder: each takes one row more. */
+static weft_status grow_caches(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                               int n_out)
+{
+    (void)self;
+    for (int i = 0; i < n_out && i + 1 < n_in; i++) {
+        out[i] = weft_concat(WEFT_LIST(in[i + 1], weft_add(in[0], weft_f(i))), 1);
+    }
+    return weft_error_status(out[n_out - 1]);
+}
+
+Test(graph, caches_of_many_layers)
+{
+    enum { CACHES = 2 * 40 };
+    char path[TEST_PATH];
+    weft_tensor in[CACHES + 1], got[CACHES], want[CACHES];
+    weft_graph_dim dims[2 * CACHES + 1] = {{0, 0, "batch"}};
+    in[0] = weft_randn(weft_shape(3, 1, 2), WEFT_F32);
+    for (int i = 1; i <= CACHES; i++) {
+        in[i] = weft_randn(weft_shape(3, 5, 2), WEFT_F32);
+        dims[2 * i - 1] = (weft_graph_dim){i, 0, "batch"};
+        dims[2 * i] = (weft_graph_dim){i, 1, "past"};
+    }
+    weft_graph *g = weft_jit_graph(grow_caches, NULL, in, CACHES + 1, CACHES, .dims = dims,
+                                   .n_dims = 2 * CACHES + 1);
+    cr_assert_not_null(g, "%s", weft_last_error());
+    close(test_new_file(path));
+    cr_assert_eq(weft_graph_save(g, path), WEFT_OK, "%s", weft_last_error());
+    weft_graph_free(g);
+    g = weft_graph_load(path);
+    cr_assert_not_null(g, "%s", weft_last_error());
+    weft_graph_port last;
+    cr_assert_eq(weft_graph_output(g, CACHES - 1, &last), WEFT_OK);
+    cr_assert_str_eq(last.symbols[1], "past+1");
+    for (int64_t past = 0; past < 8; past += 7) {
+        in[0] = weft_randn(weft_shape(2, 1, 2), WEFT_F32);
+        for (int i = 1; i <= CACHES; i++) {
+            in[i] = weft_randn(weft_shape(2, past, 2), WEFT_F32);
+        }
+        cr_assert_eq(grow_caches(NULL, in, CACHES + 1, want, CACHES), WEFT_OK);
+        cr_assert_eq(weft_graph_run(g, in, CACHES + 1, got, CACHES), WEFT_OK, "%s",
+                     weft_last_error());
+        for (int i = 0; i < CACHES; i++) {
+            check_bits("cache", want[i], got[i]);
+        }
+    }
+    in[7] = weft_zeros(weft_shape(2, 6, 2), WEFT_F32);
+    cr_assert_eq(weft_graph_run(g, in, CACHES + 1, got, CACHES), WEFT_ESHAPE);
+    cr_assert_not_null(strstr(weft_last_error(), "'input_7': axis 1 is 6, but 'past' is 7"), "%s",
+                       weft_last_error());
+    weft_graph_free(g);
+    unlink(path);
+}
+
+Test(graph, counts_out_of_range)
+{
+    weft_tensor x = weft_ones(weft_shape(3), WEFT_F32);
+    cr_assert_null(weft_jit_graph(doubles, NULL, &x, 65537));
+    cr_assert_not_null(strstr(weft_last_error(), "65537 inputs: a graph has 0 to 65536"), "%s",
+                       weft_last_error());
+    cr_assert_null(weft_jit_graph(doubles, NULL, &x, -1));
+    cr_assert_null(weft_jit_graph(doubles, NULL, &x, 1, 65537));
+    cr_assert_not_null(strstr(weft_last_error(), "65537 outputs: a graph has 1 to 65536"), "%s",
+                       weft_last_error());
+    static const weft_graph_dim dim = {0, 0, "n"};
+    cr_assert_null(weft_jit_graph(doubles, NULL, &x, 1, .dims = &dim, .n_dims = -1));
+    cr_assert_null(weft_jit_graph(doubles, NULL, &x, 1, .n_dims = 1));
+}
+
+/* What is saved loads: names are distinct, whatever tensors are called. */
+static weft_status scaled(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    const weft_tensor *w = self;
+    (void)n_in, (void)n_out;
+    out[0] = weft_mul(weft_add(weft_mul(in[0], w[0]), w[1]), w[2]);
+    out[1] = weft_add(in[0], w[0]);
+    return weft_error_status(out[0]);
+}
+
+Test(graph, names_are_distinct)
+{
+    static const char *const called[][3] = {{"x", "x", "x"},
+                                            {"w_2", "w_1", "w"},
+                                            {"w_2", "w", "w"},
+                                            {"x_1", "x", "x_0"},
+                                            {"", "", ""},
+                                            {"weight_1", "", "x_2"},
+                                            {"\xe9", "__metadata__", "\xc3\xa9"}};
+    static const char *const one[] = {"x"}, *const both[] = {"x", "y"}, *const twice[] = {"x", "x"};
+    char path[TEST_PATH];
+    close(test_new_file(path));
+    weft_tensor x = weft_randn(weft_shape(4), WEFT_F32), want[2], got[2];
+    for (size_t i = 0; i < sizeof called / sizeof *called; i++) {
+        weft_tensor w[3];
+        for (int k = 0; k < 3; k++) {
+            w[k] = weft_randn(weft_shape(4), WEFT_F32);
+            weft_set_name(w[k], called[i][k]);
+        }
+        weft_graph *g =
+            weft_jit_graph(scaled, w, &x, 1, 2, .input_names = one, .output_names = both);
+        cr_assert_not_null(g, "%s", weft_last_error());
+        cr_assert_eq(weft_graph_save(g, path), WEFT_OK, "%s", weft_last_error());
+        weft_graph_free(g);
+        g = weft_graph_load(path);
+        cr_assert_not_null(g, "%zu: %s", i, weft_last_error());
+        cr_assert_eq(scaled(w, &x, 1, want, 2), WEFT_OK);
+        cr_assert_eq(weft_graph_run(g, &x, 1, got, 2), WEFT_OK, "%s", weft_last_error());
+        check_bits("scaled", want[0], got[0]);
+        weft_graph_free(g);
+    }
+    unlink(path);
+    weft_tensor w[] = {x, x, x};
+    cr_assert_null(weft_jit_graph(scaled, w, &x, 1, 2, .output_names = twice));
+    cr_assert_not_null(strstr(weft_last_error(), "two outputs are called 'x'"), "%s",
+                       weft_last_error());
+    const char *const bad[] = {"\xe9"};
+    cr_assert_null(weft_jit_graph(scaled, w, &x, 1, 2, .input_names = bad));
+    cr_assert_null(weft_jit_graph(
+        scaled, w, &x, 1, 2, .dims = (weft_graph_dim[]){{0, 0, "n"}, {0, 0, "m"}}, .n_dims = 2));
+    cr_assert_not_null(strstr(weft_last_error(), "axis 0 of input 0 is 'n' already"), "%s",
+                       weft_last_error());
+}
+
 static weft_status cubes_size(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
                               int n_out)
 {
@@ -1256,6 +1379,17 @@ Test(graph, hostile_files)
                  multiples[i][0], multiples[i][1]);
         cr_assert_null(decode("1", text, "x\ny\n", "", "z\n"), "%s", text);
     }
+    /* more outputs than a graph has */
+    enum { TOO_MANY = 65537 };
+    static char text[200 + 4 * TOO_MANY];
+    size_t at = (size_t)sprintf(text, "fn f {\n  %%1 = input f32[3]\n  return %%1");
+    for (int i = 1; i < TOO_MANY; i++) {
+        at += (size_t)sprintf(text + at, ", %%1");
+    }
+    sprintf(text + at, "\n}\n");
+    cr_assert_null(decode("1", text, "x\n", "", "y\n"));
+    cr_assert_not_null(strstr(weft_last_error(), "1 inputs and 65537 outputs: a graph has at most"),
+                       "%s", weft_last_error());
     cr_assert_null(weft_graph_load("/nonexistent"));
     cr_assert_null(weft_graph_decode("x", 1));
     cr_assert_null(weft_graph_decode(NULL, 0));
