@@ -12,6 +12,7 @@
 #include "eager/map.h"
 #include "eager/pool.h"
 #include "eager/program.h"
+#include "eager/program_run.h"
 #include "tests/support/effort.h"
 #include "tests/unit/nan.h"
 
@@ -389,6 +390,25 @@ Test(program, many_tensors)
                 free(src[i][k].data);
             free(dst[i][1].data);
             free(was[i]);
+        }
+    }
+}
+
+Test(program, an_element_fills_a_tile)
+{
+    enum { MOST = 70, BEHIND = 8 };
+    const uint8_t one[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    for (size_t size = 1; size <= sizeof one; size *= 2) {
+        for (size_t n = 0; n <= MOST; n++) {
+            uint8_t tile[MOST * sizeof one + BEHIND];
+            memset(tile, 99, sizeof tile);
+            wf_fill_tile(tile, one, size, n);
+            for (size_t i = 0; i < n * size; i++) {
+                cr_assert_eq(tile[i], one[i % size]);
+            }
+            for (size_t i = n * size; i < sizeof tile; i++) {
+                cr_assert_eq(tile[i], 99);
+            }
         }
     }
 }
