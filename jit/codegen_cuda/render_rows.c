@@ -1007,8 +1007,10 @@ static void elements_kernel(const wf_cu_rr *x, int step, const wf_cu_step *s)
         else
             P("        const long long r = g / blocks, block = g %% blocks;\n");
     }
-    P("        const long long first = block * 4096, count = n - first < 4096 ? n - first : "
-      "4096;\n");
+    /* who is left over has a row of others, whose elements may be overwritten by now, and nothing to do there */
+    P("        const long long first = block * 4096, count = !active ? 0 : n - first < 4096 ? n - "
+      "first "
+      ": 4096;\n");
     wf_cu_row_pointers(x);
     keeps(x, "r");
     open_slots(x, s->begin, s->end);

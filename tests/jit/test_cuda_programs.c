@@ -912,6 +912,44 @@ Test(cuda_programs, in_place)
         }
 }
 
+/* A destination in the memory of a source that its own stage reads, which keeps a value of it for a later one; rows in steps leave
+ * threads over. (Rows begin at vectors, and short ones are as many as there are threads for: others read what is overwritten, for nothing.) */
+Test(cuda_programs, in_place_of_what_is_kept)
+{
+    NEED_FIBERS();
+    static const int64_t dims[][2] = {{1, 70001}, {2, 100008}, {3, 36864}, {3, 5000},
+                                      {64, 304},  {64, 136},   {33, 9000}, {704, 37}};
+    for (int d = 0; d < 2; d++) {
+        static wf_program p;
+        const int dtype = d ? WEFT_BF16 : WEFT_F32;
+        wf_program_init(&p);
+        const int in = wf_program_input(&p, dtype), x = wf_program_cast(&p, in, WEFT_F32);
+        const int e = program_map1(&p, WF_OP_EXP, x);
+        const int sum = wf_program_reduce(&p, WF_OP_SUM, e);
+        wf_program_output(&p, wf_program_cast(&p, program_map1(&p, WF_OP_NEG, x), dtype));
+        wf_program_output(&p, program_map2(&p, WF_OP_DIV, e, sum));
+        cr_assert_eq(wf_program_finish(&p), 0);
+        for (int z = 0; z < 16; z++) {
+            operands o;
+            const int64_t *n = dims[z / 2], count = n[0] * n[1];
+            make_operands(&o, &p, 2, n, true, z);
+            for (int64_t i = 0; i < count; i++)
+                values_put(o.src[0].data, dtype, i,
+                           (double)(values_hash((uint64_t)i) % 2001) * 1e-3 - 1);
+            if (z % 2)
+                turn(&o, &p);
+            o.axes = 2;
+            const wf_program_args tiles = {
+                .dst = o.want, .src = o.src, .scalars = o.scalar, .axes = o.axes};
+            cr_assert_eq(wf_program_run_on(&p, &tiles), 0);
+            memcpy(o.dst[0].data, o.src[0].data, (size_t)count * wf_dtype_size(dtype));
+            o.src[0].data = o.dst[0].data;
+            run_on_device_only(&p, &o, "in place of what is kept");
+            drop_operands(&o);
+        }
+    }
+}
+
 /* -- while kernels are made --------------------------------------------------------------------------------- */
 Test(cuda_programs, one_by_one_until_the_kernel_is_there)
 {

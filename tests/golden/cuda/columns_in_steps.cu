@@ -11,7 +11,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_0(const struct wf_wor
         const int y = (int)(g / tiles % 8);
         const int active = tile * 32 + lane < rows;
         const long long r = active ? tile * 32 + lane : rows - 1;
-        const long long first = block * 4096, count = n - first < 4096 ? n - first : 4096;
+        const long long first = block * 4096, count = !active ? 0 : n - first < 4096 ? n - first : 4096;
         unsigned int rest = (unsigned int)r, up;
         const unsigned int r_0 = rest;
         float *const d0 = (float *)a.w[12] + (int)r_0 * (int)a.w[13];

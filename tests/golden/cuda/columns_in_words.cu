@@ -13,7 +13,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_0(const struct wf_wor
         const long long r = active ? tile * 64 + lane * 2 : rows - 2;
         /* the column whose subtrees the thread joins */
         const int column = (int)(threadIdx.x % 64);
-        const long long first = block * 4096, count = n - first < 4096 ? n - first : 4096;
+        const long long first = block * 4096, count = !active ? 0 : n - first < 4096 ? n - first : 4096;
         unsigned int rest = (unsigned int)r, up;
         const unsigned int r_0 = rest;
         unsigned short *const d0 = (unsigned short *)a.w[12] + (int)r_0 * (int)a.w[13];

@@ -15,7 +15,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_0(const struct wf_wor
                 r += h;
         const unsigned int entry = 6 + (unsigned int)r * 6;
         const long long n = (long long)a.w[entry + 1], block = g - (long long)a.w[entry];
-        const long long first = block * 4096, count = n - first < 4096 ? n - first : 4096;
+        const long long first = block * 4096, count = !active ? 0 : n - first < 4096 ? n - first : 4096;
         unsigned int rest = (unsigned int)r, up;
         const unsigned int r_0 = rest;
         float *const d0 = (float *)a.w[entry + 2];
