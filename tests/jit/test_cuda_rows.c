@@ -824,6 +824,34 @@ Test(cuda_rows, attention_keeps_scores_of_gradients)
         check_attention(cases[n], (int)n, true);
 }
 
+/* What a block can have of shared memory: narrow heads as wide ones, wide heads and gradients by scores in memory; few processors
+ * and little memory, where scores of a part of the items are kept, and many, where those of a few are not. */
+Test(cuda_rows, attention_of_other_devices)
+{
+    NEED_FIBERS();
+    wf_cuda_info *info = (wf_cuda_info *)(uintptr_t)wf_cuda_get_info(0);
+    const wf_cuda_info real = *info;
+    const wf_type no = {0}, two = batch(1, 2, 0, 0), many = batch(1, 9, 0, 0);
+    const attention_case narrow = {WEFT_F32, 0, true, false, 140, 130, 40, 64, two, two, two, no};
+    const attention_case wide = {WEFT_F32, 0, false, false, 70, 70, 72, 16, two, two, two, no};
+    const attention_case items = {WEFT_F32, 0, true, false, 200, 190, 8, 8, many, many, many, no};
+    static const int shared[] = {48 << 10, 60 << 10, 64 << 10, 96 << 10, 99 << 10};
+    for (int i = 0; i < 5; i++) {
+        info->shared_per_block =
+            shared[i] < real.shared_per_block ? shared[i] : real.shared_per_block;
+        check_attention(narrow, i, true);
+        check_attention(wide, i, true);
+    }
+    info->shared_per_block = real.shared_per_block;
+    for (int i = 0; i < 4; i++) {
+        info->memory_bytes =
+            i % 2 ? 80ll << 30 : 64ll << 20; /* of the latter 3 items' are kept at a time */
+        info->processors = i < 2 ? 1 : 200;
+        check_attention(items, 0, true);
+    }
+    *info = real;
+}
+
 Test(cuda_rows, attention_without_keys)
 {
     NEED_FIBERS();
