@@ -950,6 +950,62 @@ Test(cuda_programs, in_place_of_what_is_kept)
     }
 }
 
+/* Results in the place of sources of their type, of rows of all lengths, on devices of a few processors. (Not where every two accesses are
+ * held to a barrier: threads left over, and vectors over the end of a row, read what goes nowhere.) */
+Test(cuda_programs, random_in_place)
+{
+    NEED_FIBERS();
+    static const int64_t dims[][2] = {{3, 70},    {7, 1000},  {2, 4097},  {2, 9000},  {40, 129},
+                                      {1, 70001}, {100, 300}, {700, 37},  {9, 5000},  {2, 100003},
+                                      {1, 40960}, {33, 4100}, {5, 32768}, {2000, 20}, {300, 64}};
+    wf_cuda_info *info = (wf_cuda_info *)(uintptr_t)wf_cuda_get_info(0);
+    const int real = info->processors;
+    const char *nvrtc = getenv("WEFT_NVRTC");
+    int places = 0;
+    if (nvrtc && strstr(nvrtc, "libptx-nvrtc"))
+        cr_skip_test("accesses are held to barriers");
+    for (int t = 0; t < (int)effort_of(20); t++) {
+        static sample s;
+        wf_why why = {0};
+        operands o;
+        uint32_t taken = 0;
+        if (t % 4)
+            program_draw_rows(&s);
+        else
+            draw(&s, 6);
+        info->processors = below(2) ? 1 + below(6) : real;
+        make_operands(&o, &s.p, 2, dims[below(15)], true, t);
+        o.axes = 2;
+        if (below(2))
+            turn(&o, &s.p);
+        const wf_program_args tiles = {
+            .dst = o.want, .src = o.src, .scalars = o.scalar, .axes = o.axes};
+        const int want = wf_program_run_on(&s.p, &tiles);
+        for (int k = 0; k < s.p.noutput; k++)
+            for (int i = 0; i < s.p.ninput; i++) {
+                wf_view *d = &o.dst[k], *x = &o.src[i];
+                if (d->dtype != x->dtype || taken >> i & 1 || d->data == x->data ||
+                    memcmp(d->strides, x->strides, sizeof d->strides) != 0)
+                    continue;
+                memcpy(d->data, x->data,
+                       d->strides[1] ? wf_view_bytes(d)
+                                     : (size_t)d->dims[0] * wf_dtype_size(d->dtype));
+                x->data = d->data;
+                taken |= 1u << i;
+                places++;
+                break;
+            }
+        const wf_program_args device = {
+            .dst = o.dst, .src = o.src, .scalars = o.scalar, .axes = o.axes};
+        cr_assert_eq(device_program(&s.p, &device, &why), want, "%d: %s", t, why.rule);
+        if (want == 0)
+            check_outputs(&o, &s.p, "random, in place", 0);
+        drop_operands(&o);
+    }
+    info->processors = real;
+    cr_assert_gt(places, 0);
+}
+
 /* -- while kernels are made --------------------------------------------------------------------------------- */
 Test(cuda_programs, one_by_one_until_the_kernel_is_there)
 {
