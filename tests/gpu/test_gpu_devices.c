@@ -465,14 +465,41 @@ static void run_case(uint64_t number)
     believe(real.processors, real.major, real.driver);
 }
 
-Test(gpu_devices, borders)
+/* Every fourth of those that are planned, as they are many. */
+static void run_planned(uint64_t first)
+{
+    setenv("WEFT_JIT", "2", 0);
+    gpu_open(31 + first);
+    for (uint64_t i = first; i < PLANNED; i += 4)
+        run_case(i);
+    gpu_check_races();
+}
+
+Test(gpu_devices, far_side_of_borders)
+{
+    run_planned(0);
+}
+Test(gpu_devices, far_side_of_more_borders)
+{
+    run_planned(1);
+}
+Test(gpu_devices, far_side_of_other_borders)
+{
+    run_planned(2);
+}
+Test(gpu_devices, far_side_of_last_borders)
+{
+    run_planned(3);
+}
+
+Test(gpu_devices, both_sides_at_random)
 {
     const uint64_t first = effort_option("WEFT_FUZZ_SEED", 0);
     const char *one = getenv("WEFT_TEST_CASE");
     setenv("WEFT_JIT", "2", 0);
-    gpu_open(31);
-    for (uint64_t i = 0; i < PLANNED + effort_of(FUNCTIONS) && !one; i++)
-        run_case(i < PLANNED ? i : (first + 1) * 1000003 + i);
+    gpu_open(30);
+    for (uint64_t i = 0; i < effort_of(FUNCTIONS) && !one; i++)
+        run_case((first + 1) * 1000003 + i);
     if (one)
         run_case(effort_option("WEFT_TEST_CASE", 0));
     gpu_check_races();
