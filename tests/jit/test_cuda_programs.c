@@ -21,6 +21,14 @@ static const int64_t shapes[][2] = {
     {1, 70001}, {33, 1}, {5, 0},    {100, 300}, {700, 37}, {9, 5000}, {0, 7},    {2, 100003}};
 enum { NSHAPES = sizeof shapes / sizeof *shapes };
 
+/* Launches as on another device: of one processor, a few, or as many as any has. */
+static void draw_processors(void)
+{
+    wf_cuda_info *info = (wf_cuda_info *)(uintptr_t)wf_cuda_get_info(0);
+    const int some[] = {1, 1 + below(8), 4, 1 + below(200)};
+    info->processors = some[below(4)];
+}
+
 /* What is wanted is there. */
 static void run_on_device_only(const wf_program *p, operands *o, const char *what)
 {
@@ -62,6 +70,7 @@ Test(cuda_programs, random_elementwise)
     static const int64_t dims[][2] = {{37, 129}, {64, 64}, {1, 1000}, {5, 8}, {3, 0}, {257, 3}};
     for (int t = 0; t < (int)effort_of(60); t++) {
         static sample s;
+        draw_processors();
         draw(&s, 1 + t % 12);
         for (int c = 0; c < 2; c++) {
             operands o;
@@ -352,6 +361,7 @@ Test(cuda_programs, random_flat)
         const flat_case *f = &flat_cases[below(sizeof flat_cases / sizeof *flat_cases)];
         unsigned form[WF_PROGRAM_INPUTS];
         operands o;
+        draw_processors();
         draw(&s, 1 + t % 6);
         for (int k = 0; k < s.p.ninput; k++)
             form[k] = below(3) ? 0 : (unsigned)below(1 << f->rank);
@@ -400,6 +410,7 @@ Test(cuda_programs, many_runs)
     for (int t = 0; t < (int)effort_of(30); t++) {
         static sample s;
         static operands o[MOST_RUNS];
+        draw_processors();
         draw(&s, 1 + t % 5);
         const int rank = 1 + t % 2;
         for (int r = 0; r < MOST_RUNS; r++)
@@ -834,6 +845,7 @@ Test(cuda_programs, random_reductions)
     NEED_FIBERS();
     for (int t = 0; t < (int)effort_of(40); t++) {
         static sample s;
+        draw_processors();
         program_draw_rows(&s);
         if (!s.p.rows)
             continue;
@@ -958,8 +970,6 @@ Test(cuda_programs, random_in_place)
     static const int64_t dims[][2] = {{3, 70},    {7, 1000},  {2, 4097},  {2, 9000},  {40, 129},
                                       {1, 70001}, {100, 300}, {700, 37},  {9, 5000},  {2, 100003},
                                       {1, 40960}, {33, 4100}, {5, 32768}, {2000, 20}, {300, 64}};
-    wf_cuda_info *info = (wf_cuda_info *)(uintptr_t)wf_cuda_get_info(0);
-    const int real = info->processors;
     const char *nvrtc = getenv("WEFT_NVRTC");
     int places = 0;
     if (nvrtc && strstr(nvrtc, "libptx-nvrtc"))
@@ -973,7 +983,7 @@ Test(cuda_programs, random_in_place)
             program_draw_rows(&s);
         else
             draw(&s, 6);
-        info->processors = below(2) ? 1 + below(6) : real;
+        draw_processors();
         make_operands(&o, &s.p, 2, dims[below(15)], true, t);
         o.axes = 2;
         if (below(2))
@@ -1002,7 +1012,6 @@ Test(cuda_programs, random_in_place)
             check_outputs(&o, &s.p, "random, in place", 0);
         drop_operands(&o);
     }
-    info->processors = real;
     cr_assert_gt(places, 0);
 }
 
