@@ -399,18 +399,11 @@ static int append_known(wf_ctx *c, wf_op op, const wf_attr *attr, struct wf_cust
 static void widen(int rank, const int64_t *dims, const int64_t *strides, int64_t at, int64_t *low,
                   int64_t *high)
 {
-    int64_t lo = at, hi = at;
-    for (int i = 0; i < rank; i++) {
-        if (dims[i] == 0) {
-            return; /* the other strides of what has no elements may be any */
-        }
+    int64_t lo, hi;
+    if (wf_map_reach(rank, dims, strides, &lo, &hi) > 0) {
+        *low = at + lo < *low ? at + lo : *low;
+        *high = at + hi > *high ? at + hi : *high;
     }
-    for (int i = 0; i < rank; i++) {
-        const int64_t span = (dims[i] - 1) * strides[i];
-        *(span < 0 ? &lo : &hi) += span;
-    }
-    *low = lo < *low ? lo : *low;
-    *high = hi > *high ? hi : *high;
 }
 
 /* Is an as_strided of s that reaches [low, high] from its first element one of its values in row-major order? That is what the

@@ -185,24 +185,10 @@ weft_tensor(weft_from_data)(const void *data, weft_shape shape, weft_dtype dtype
 /* Offsets in elements of the lowest and one past the highest element; false if they overflow. */
 static bool reach(const wf_type *t, const int64_t *strides, int64_t *lo, int64_t *hi)
 {
-    *lo = 0;
-    *hi = 1;
-    if (wf_type_numel(t) == 0) {
-        *hi = 0;
-        return true;
-    }
-    for (int i = 0; i < t->rank; i++) {
-        int64_t span;
-        if (__builtin_mul_overflow(t->dims[i] - 1, strides[i], &span)) {
-            return false;
-        }
-        int64_t *end = span < 0 ? lo : hi;
-        if (__builtin_add_overflow(*end, span, end)) {
-            return false;
-        }
-    }
+    const int names = wf_map_reach(t->rank, t->dims, strides, lo, hi);
     int64_t size = (int64_t)wf_dtype_size(t->dtype), n, bytes;
-    return !__builtin_sub_overflow(*hi, *lo, &n) && !__builtin_mul_overflow(n, size, &bytes) &&
+    return names >= 0 && !__builtin_add_overflow(*hi, names, hi) &&
+           !__builtin_sub_overflow(*hi, *lo, &n) && !__builtin_mul_overflow(n, size, &bytes) &&
            !__builtin_mul_overflow(*lo, size, &bytes);
 }
 

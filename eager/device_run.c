@@ -73,13 +73,10 @@ int wf_device_fill(int device, const wf_view *dst, const void *host_value, wf_wh
 /* First byte and number of bytes that a view reaches, from its data on (or before it). */
 static void span_of(const wf_view *v, int64_t *first, int64_t *bytes)
 {
-    int64_t lo = 0, hi = 1, size = (int64_t)wf_dtype_size(v->dtype);
-    for (int i = 0; i < v->rank; i++) {
-        int64_t reach = (v->dims[i] - 1) * v->strides[i];
-        *(reach < 0 ? &lo : &hi) += reach;
-    }
+    int64_t lo, hi, size = (int64_t)wf_dtype_size(v->dtype);
+    const int names = wf_map_reach(v->rank, v->dims, v->strides, &lo, &hi);
     *first = lo * size;
-    *bytes = (hi - lo) * size;
+    *bytes = (hi - lo + names) * size;
 }
 
 static bool is_sparse(const wf_view *v, int64_t bytes)

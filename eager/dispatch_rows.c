@@ -40,16 +40,10 @@ weft_tensor wf_wrap_at(wf_ctx *c, wf_storage *st, int64_t offset, int dtype, int
 static int check_bounds(wf_call *k, const wf_view *v)
 {
     wf_slot *s = k->slot[0];
-    int64_t lo = 0, hi = 0, size = (int64_t)wf_dtype_size(v->dtype);
-    for (int i = 0; i < v->rank; i++) {
-        int64_t span;
-        if (v->dims[i] == 0) {
-            return 0;
-        }
-        if (__builtin_mul_overflow(v->dims[i] - 1, v->strides[i], &span) ||
-            __builtin_add_overflow(span < 0 ? lo : hi, span, span < 0 ? &lo : &hi)) {
-            return wf_fail(&k->why, WEFT_ESHAPE, "the index map overflows");
-        }
+    int64_t lo, hi, size = (int64_t)wf_dtype_size(v->dtype);
+    const int names = wf_map_reach(v->rank, v->dims, v->strides, &lo, &hi);
+    if (names <= 0) {
+        return names ? wf_fail(&k->why, WEFT_ESHAPE, "the index map overflows") : 0;
     }
     int64_t base = (char *)v->data - (char *)s->st->data;
     int64_t total = (int64_t)s->st->nbytes;

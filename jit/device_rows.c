@@ -47,14 +47,11 @@ static wf_view memory_of(const wf_view *v, int64_t *first)
         wf_view_make_dense(&in);
         return in;
     }
-    int64_t lo = 0, hi = 1;
-    for (int i = 0; i < v->rank; i++) {
-        int64_t reach = (v->dims[i] - 1) * v->strides[i];
-        *(reach < 0 ? &lo : &hi) += reach;
-    }
+    int64_t lo, hi;
+    wf_map_reach(v->rank, v->dims, v->strides, &lo, &hi);
     in.data = (char *)v->data + lo * (int64_t)wf_dtype_size(v->dtype);
     in.rank = 1;
-    in.dims[0] = hi - lo;
+    in.dims[0] = hi - lo + 1;
     in.strides[0] = 1;
     *first = -lo;
     return in;

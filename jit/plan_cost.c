@@ -93,15 +93,13 @@ int wf_plan_costs(const wf_plan *p, int32_t *launch_of, wf_plan_cost *cost, wf_w
 static void widen(int64_t at, int rank, const int64_t *dims, const int64_t *strides, int64_t size,
                   int64_t *lo, int64_t *hi)
 {
-    int64_t from = at, to = at + 1;
-    for (int i = 0; i < rank; i++) {
-        if (dims[i] == 0) {
-            return;
-        }
-        *(strides[i] < 0 ? &from : &to) += (dims[i] - 1) * strides[i];
+    int64_t from, to;
+    if (wf_map_reach(rank, dims, strides, &from, &to) > 0) {
+        from = (at + from) * size;
+        to = (at + to + 1) * size;
+        *lo = *hi == 0 || from < *lo ? from : *lo;
+        *hi = to > *hi ? to : *hi;
     }
-    *lo = *hi == 0 || from * size < *lo ? from * size : *lo;
-    *hi = to * size > *hi ? to * size : *hi;
 }
 
 /* Is the access one to the memory of the input? */

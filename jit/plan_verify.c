@@ -156,19 +156,13 @@ static bool is_inside(const checker *c, const wf_access *a)
 {
     const wf_plan *p = c->p;
     const int64_t *dims = p->words + a->shape, *strides = dims + a->rank;
-    int64_t lo = a->offset, size = (int64_t)wf_dtype_size(a->dtype);
+    int64_t at = a->offset, lo, hi, size = (int64_t)wf_dtype_size(a->dtype);
     for (uint32_t t = a->term; t < a->term + a->nterms; t++) {
-        lo += wf_term_value(&p->terms[t], wf_ins_attr(c->f, &c->f->ins[p->terms[t].ins]));
+        at += wf_term_value(&p->terms[t], wf_ins_attr(c->f, &c->f->ins[p->terms[t].ins]));
     }
-    int64_t hi = lo;
-    for (int d = 0; d < a->rank; d++) {
-        if (dims[d] == 0) {
-            return true;
-        }
-        lo += strides[d] < 0 ? (dims[d] - 1) * strides[d] : 0;
-        hi += strides[d] > 0 ? (dims[d] - 1) * strides[d] : 0;
-    }
-    return lo >= 0 && (hi + 1) * size <= p->buffers[a->buffer].bytes;
+    const int names = wf_map_reach(a->rank, dims, strides, &lo, &hi);
+    return names == 0 ||
+           (names > 0 && at + lo >= 0 && (at + hi + 1) * size <= p->buffers[a->buffer].bytes);
 }
 
 static int check_access(const checker *c, uint32_t at, const char *what, uint32_t n)

@@ -124,6 +124,11 @@ static inline int64_t wf_type_bytes(const wf_type *t)
 {
     return wf_type_numel(t) * (int64_t)wf_dtype_size(t->dtype);
 }
+/*
+ * What a map names: elements *lo <= 0 to *hi >= 0, counted from the one it begins with, and 1 is returned. 0: none, whatever its
+ * strides say; both are 0. -1: more than 64 bits count.
+ */
+int wf_map_reach(int rank, const int64_t *dims, const int64_t *strides, int64_t *lo, int64_t *hi);
 
 #define WF_FLAG_KEEPDIM 1u
 #define WF_FLAG_CAUSAL 1u

@@ -289,22 +289,34 @@ int wf_slice_length(int64_t n, int64_t start, int64_t stop, int64_t step, int64_
     return 0;
 }
 
+int wf_map_reach(int rank, const int64_t *dims, const int64_t *strides, int64_t *lo, int64_t *hi)
+{
+    *lo = *hi = 0;
+    for (int i = 0; i < rank; i++) {
+        if (dims[i] == 0) {
+            return 0;
+        }
+    }
+    for (int i = 0; i < rank; i++) {
+        int64_t span, *end = strides[i] < 0 ? lo : hi;
+        if (__builtin_mul_overflow(dims[i] - 1, strides[i], &span) ||
+            __builtin_add_overflow(*end, span, end)) {
+            return -1;
+        }
+    }
+    return 1;
+}
+
 int wf_check_map(int rank, const int64_t *dims, const int64_t *strides, int64_t offset,
                  int64_t numel, wf_why *why)
 {
-    int64_t lo = offset, hi = offset;
-    bool overflow = false;
-    for (int i = 0; i < rank; i++) {
-        if (dims[i] == 0) {
-            return 0; /* touches nothing */
-        }
-        int64_t reach;
-        overflow |= __builtin_mul_overflow(dims[i] - 1, strides[i], &reach);
-        if (!overflow) {
-            overflow |= reach < 0 ? __builtin_add_overflow(lo, reach, &lo)
-                                  : __builtin_add_overflow(hi, reach, &hi);
-        }
+    int64_t lo, hi;
+    const int names = wf_map_reach(rank, dims, strides, &lo, &hi);
+    if (names == 0) {
+        return 0;
     }
+    const bool overflow = names < 0 || __builtin_add_overflow(lo, offset, &lo) ||
+                          __builtin_add_overflow(hi, offset, &hi);
     if (overflow || lo < 0 || hi >= numel) {
         int code = overflow ? wf_fail(why, WEFT_ESHAPE, "strides and extents overflow 64 bits")
                             : wf_fail(why, WEFT_ESHAPE,

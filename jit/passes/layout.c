@@ -307,11 +307,9 @@ int64_t wf_root_bytes(const wf_layout *l, wf_val v)
 {
     const wf_map_of *m = &l->map[v];
     const int64_t *dims = wf_map_dims(l, m), *strides = wf_map_strides(l, m);
-    int64_t n = 1;
-    for (int i = 0; i < m->rank; i++) {
-        n += (dims[i] - 1) * strides[i];
-    }
-    return wf_type_numel(wf_fn_type(l->f, v)) ? n * (int64_t)wf_dtype_size(m->dtype) : 0;
+    int64_t lo, hi;
+    const int names = wf_map_reach(m->rank, dims, strides, &lo, &hi);
+    return names > 0 ? (hi + 1) * (int64_t)wf_dtype_size(m->dtype) : 0;
 }
 
 int wf_layout_init(wf_layout *l, const wf_fn *f, bool device, bool align, wf_why *why)
