@@ -104,29 +104,43 @@ static int slot_name_node(wf_slot *s, wf_tnode *n)
     return 0;
 }
 
+/* A node of one operand, which it refers to; nothing refers to it yet. 0: no memory. */
+static wf_ref append_unary(wf_tape *t, wf_op op, const wf_type *type, const wf_attr *attr,
+                           wf_ref of, int device, unsigned flags)
+{
+    wf_taux *aux = aux_new(attr, 1, false);
+    const wf_ref r =
+        aux ? wf_tape_node_new(t, WF_TN_OP, op, type->dtype, type->rank, type->dims) : 0;
+    if (!r) {
+        if (aux) {
+            wf_free(aux, aux->bytes);
+        }
+        return 0;
+    }
+    wf_tnode *n = wf_tnode_at(t, r);
+    n->aux = aux;
+    n->device = (uint8_t)device;
+    n->nsrc = 1;
+    n->src_[0] = of;
+    n->flags |= (uint8_t)flags;
+    wf_tnode_at(t, of)->refs++;
+    return r;
+}
+
 /* A view of the storage's recorded value, for an alias whose own node is out of date. */
 static wf_ref alias_node(wf_ctx *c, wf_tape *t, wf_slot *s)
 {
     int64_t dyn[2 * WF_MAX_RANK + 1], rank = s->rank;
     wf_attr a = {.n_ints = 1, .ints = &rank, .dyn = dyn};
     a.n_dyn = (uint8_t)storage_map(s, dyn);
-    wf_ref r = wf_tape_node_new(t, WF_TN_OP, WF_OP_AS_STRIDED, s->dtype, s->rank, wf_dims(s));
-    wf_taux *x = r ? aux_new(&a, 1, false) : NULL;
-    if (!x) {
-        if (r) {
-            wf_tnode_at(t, r)->refs = 1;
-            wf_tape_release_now(t, r);
-        }
+    wf_type type;
+    wf_slot_type(s, &type);
+    const wf_ref r =
+        append_unary(t, WF_OP_AS_STRIDED, &type, &a, s->st->root, wf_slot_device(s), WF_TN_ALIAS);
+    if (!r) {
         return 0;
     }
-    wf_tnode *n = wf_tnode_at(t, r);
-    n->aux = x;
-    n->device = (uint8_t)wf_slot_device(s);
-    n->nsrc = 1;
-    n->src_[0] = s->st->root;
-    n->flags |= WF_TN_ALIAS;
-    n->site = s->site;
-    wf_tnode_at(t, s->st->root)->refs++;
+    wf_tnode_at(t, r)->site = s->site;
     if (s->context == c->id) { /* another thread's slot cannot hold a node of this tape */
         slot_set_node(c, s, r);
     }
@@ -442,44 +456,27 @@ static int append_of_memory(wf_ctx *c, const wf_attr *attr, wf_slot *x, wf_slot 
     dyn[0] = span;
     memcpy(dyn + 1, wf_strides(x), (size_t)r * sizeof *dyn);
     dyn[1 + r] = -low;
-    wf_taux *aux = aux_new(
-        &(wf_attr){.n_ints = 1, .ints = &one, .n_dyn = (uint8_t)(r + 2), .dyn = dyn}, 1, false);
+    wf_type type = {.dtype = x->dtype, .rank = 1, .dims = {span}};
+    wf_attr a = {.n_ints = 1, .ints = &one, .n_dyn = (uint8_t)(r + 2), .dyn = dyn};
+    /* an alias: a write through the view looks for the owner of its memory behind it */
     const wf_ref piece =
-        aux ? wf_tape_node_new(t, WF_TN_OP, WF_OP_STRIDED_GRAD, x->dtype, 1, &span) : 0;
+        append_unary(t, WF_OP_STRIDED_GRAD, &type, &a, from, wf_slot_device(x), WF_TN_ALIAS);
+    wf_ref view = 0;
     if (piece) {
-        wf_tnode *n = wf_tnode_at(t, piece);
-        n->aux = aux;
-        n->device = (uint8_t)wf_slot_device(x);
-        n->nsrc = 1;
-        n->src_[0] = from;
-        n->flags |=
-            WF_TN_ALIAS; /* a write through the view looks for the owner of its memory behind it */
-        n->site = y->site;
-        wf_tnode_at(t, from)->refs++;
+        wf_tnode_at(t, piece)->site = y->site;
         memcpy(dyn, attr->dyn, (2 * (size_t)ry + 1) * sizeof *dyn);
         dyn[2 * ry] -= low;
-        aux = aux_new(&(wf_attr){.n_ints = 1, .ints = attr->ints, .n_dyn = attr->n_dyn, .dyn = dyn},
-                      1, false);
+        a = (wf_attr){.n_ints = 1, .ints = attr->ints, .n_dyn = attr->n_dyn, .dyn = dyn};
+        wf_slot_type(y, &type);
+        view = append_unary(t, WF_OP_AS_STRIDED, &type, &a, piece, wf_slot_device(y), WF_TN_ALIAS);
     }
-    const wf_ref view =
-        piece && aux ? wf_tape_node_new(t, WF_TN_OP, WF_OP_AS_STRIDED, y->dtype, ry, wf_dims(y))
-                     : 0;
     if (!view) {
-        if (aux) {
-            wf_free(aux, aux->bytes);
-        }
         wf_tape_discard(c, piece ? piece : from);
         return wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
     }
     wf_tnode *n = wf_tnode_at(t, view);
-    n->aux = aux;
-    n->device = (uint8_t)wf_slot_device(y);
-    n->nsrc = 1;
     n->ndst = 1;
-    n->src_[0] = piece;
-    n->flags |= WF_TN_ALIAS;
     n->site = y->site;
-    wf_tnode_at(t, piece)->refs++;
     slot_set_node(c, y, view);
     return 0;
 }
@@ -597,29 +594,14 @@ static int hook_append(wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc, wf_sl
 static wf_ref in_memory_order(wf_tape *t, wf_ref r)
 {
     static const int64_t order[4] = WF_LAST_AXES;
-    int64_t dims[4];
-    wf_type type;
-    wf_tnode_type(wf_tnode_at(t, r), &type);
+    wf_type from, to;
+    wf_tnode_type(wf_tnode_at(t, r), &from);
+    to = from;
     for (int i = 0; i < 4; i++) {
-        dims[i] = type.dims[order[i]];
+        to.dims[i] = from.dims[order[i]];
     }
     const wf_attr a = {.n_ints = 4, .ints = order};
-    wf_taux *x = aux_new(&a, 1, false);
-    const wf_ref p = x ? wf_tape_node_new(t, WF_TN_OP, WF_OP_PERMUTE, type.dtype, 4, dims) : 0;
-    if (!p) {
-        if (x) {
-            wf_free(x, x->bytes);
-        }
-        return 0;
-    }
-    wf_tnode *n = wf_tnode_at(t, p);
-    n->aux = x;
-    n->device = wf_tnode_at(t, r)->device;
-    n->nsrc = 1;
-    n->src_[0] = r;
-    n->flags |= WF_TN_WHOLE;
-    wf_tnode_at(t, r)->refs++;
-    return p;
+    return append_unary(t, WF_OP_PERMUTE, &to, &a, r, wf_tnode_at(t, r)->device, WF_TN_WHOLE);
 }
 
 /* The node whose result is the whole storage of s, before the write; 0 with *plain set when the
