@@ -1,8 +1,9 @@
 /*
  * autograd/tape_text.c -- the tape as a function of the graph IR, for people and tests.
  *
- * Invariant: nodes keep their order, so the text is what ran, op by op. Names of tensors that are still there and the
- * places that made them stand behind each line as a remark, which the parser skips.
+ * Invariant: nodes keep their order, so the text is what ran, op by op; but what an op reads stands before it, also where its
+ * node was made after the op's own. Names of tensors that are still there and the places that made them stand behind each line
+ * as a remark, which the parser skips.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -69,11 +70,20 @@ static int collect(set *s, wf_tape *t, wf_ref r)
     return rc;
 }
 
-static wf_val value_of(const set *s, const wf_val *vals, wf_tape *t, wf_ref r)
+static wf_val emit(wf_fn *f, wf_tape *t, const set *s, wf_val *vals, size_t at);
+
+/* The value of a node. It is made now where none is yet: constants that a node saves, and views of other threads' tensors, are
+ * numbered behind the node that reads them. 0: no memory. */
+static wf_val value_of(wf_fn *f, wf_tape *t, const set *s, wf_val *vals, wf_ref r)
 {
     found key = {wf_tnode_order(t, r), r};
-    const found *f = bsearch(&key, s->v, s->n, sizeof key, by_order);
-    return f ? vals[f - s->v] : 0;
+    const found *at = bsearch(&key, s->v, s->n, sizeof key, by_order);
+    if (!at) {
+        return 0;
+    }
+    wf_val *v = &vals[at - s->v];
+    *v = *v ? *v : emit(f, t, s, vals, (size_t)(at - s->v));
+    return *v;
 }
 
 /* An operand that was not recorded: a scalar, or a tensor no gradient flows to. */
@@ -94,7 +104,7 @@ static wf_val emit(wf_fn *f, wf_tape *t, const set *s, wf_val *vals, size_t at)
     wf_val few[FEW_SRC], *src = few, dst[WF_MAX_DST];
     wf_tnode_type(n, &type);
     if (n->sort == WF_TN_RESULT) {
-        return value_of(s, vals, t, n->src_[0]) + n->out;
+        return value_of(f, t, s, vals, n->src_[0]) + n->out;
     }
     if (n->sort != WF_TN_OP || n->op == WF_OP_CUSTOM) {
         return wf_fn_input(f, &type);
@@ -107,7 +117,7 @@ static wf_val emit(wf_fn *f, wf_tape *t, const set *s, wf_val *vals, size_t at)
     }
     for (int k = 0; k < n->nsrc; k++) {
         wf_ref q = wf_tnode_src(n)[k];
-        src[k] = q ? value_of(s, vals, t, q) : outside(f, n, k, &type);
+        src[k] = q ? value_of(f, t, s, vals, q) : outside(f, n, k, &type);
     }
     wf_why why = {0};
     int rc = wf_fn_append(f, (wf_op)n->op, n->aux ? &n->aux->attr : &none, n->nsrc, src, dst,
@@ -231,13 +241,12 @@ weft_status weft_tape_print(FILE *out, weft_tensor x)
     set found_nodes = {0};
     wf_fn *f = wf_fn_new("tape");
     int rc = f ? collect(&found_nodes, c->tape, r) : WEFT_ENOMEM;
-    wf_val *vals = malloc((found_nodes.n + 1) * sizeof *vals);
+    wf_val *vals = calloc(found_nodes.n + 1, sizeof *vals);
     rc = vals ? rc : WEFT_ENOMEM;
     for (size_t i = 0; i < found_nodes.n && !rc; i++) {
-        vals[i] = emit(f, c->tape, &found_nodes, vals, i);
-        rc = vals[i] ? 0 : WEFT_ENOMEM;
+        rc = value_of(f, c->tape, &found_nodes, vals, found_nodes.v[i].ref) ? 0 : WEFT_ENOMEM;
     }
-    rc = rc ? rc : wf_fn_output(f, value_of(&found_nodes, vals, c->tape, r));
+    rc = rc ? rc : wf_fn_output(f, value_of(f, c->tape, &found_nodes, vals, r));
     rc = rc ? rc : print_noted(f, out, c, &found_nodes, vals);
     if (rc) {
         wf_raise_text(c, rc, "tape_print", "out of memory, or the file cannot be written");

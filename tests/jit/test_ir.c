@@ -489,6 +489,24 @@ Test(ir, the_tape_prints_as_ir)
     cr_assert_neq(weft_tape_print(stdout, weft_detach(y)), WEFT_OK);
 }
 
+/* The node of a constant that a derivative reads is younger than what reads it. */
+Test(ir, constants_stand_before_their_readers_on_the_tape)
+{
+    weft_tensor x = weft_ones(weft_shape(4), WEFT_F32), c = weft_ones(weft_shape(4, 1), WEFT_F32);
+    weft_requires_grad_(x, true);
+    char *text = tape_text(weft_square(weft_mul(c, x)));
+    wf_why why;
+    wf_fn *f = parse(text, &why);
+    cr_assert_not_null(f, "%s\n%s", why.rule, text);
+    char *bare = wf_fn_text(f);
+    cr_assert(strstr(bare, "%2 = input f32[4,1]"), "%s", bare);
+    cr_assert(strstr(bare, "%3 = mul f32[4,4] %2, %1"), "%s", bare);
+    cr_assert(strstr(bare, "%4 = square f32[4,4] %3"), "%s", bare);
+    free(bare);
+    wf_fn_free(f);
+    free(text);
+}
+
 /* -- random functions ---------------------------------------------------------------------------------- */
 
 static uint64_t state = 88172645463325252u;
