@@ -569,15 +569,11 @@ static bool is_whole(double v)
     return v == floor(v) && fabs(v) < 9007199254740992.0;
 }
 
-/* How many elements a range has, rounded as kernels round, whatever the caller has set: of a quotient that was rounded up, the
- * ceiling may be one more. Volatile as in wf_plain_f32. */
-__attribute__((noinline)) static double count_steps(double start, double stop, double step)
+/* How many elements a range from [0] to [1] by [2] has. */
+static double count_steps(const void *range)
 {
-    const unsigned mode = wf_fpenv_enter();
-    const volatile double from = start, to = stop, by = step;
-    const volatile double n = ceil((to - from) / by);
-    wf_fpenv_leave(mode);
-    return n;
+    const double *r = range;
+    return ceil((r[1] - r[0]) / r[2]);
 }
 
 weft_tensor(weft_arange)(double start, double stop, double step, weft_dtype dtype)
@@ -586,7 +582,8 @@ weft_tensor(weft_arange)(double start, double stop, double step, weft_dtype dtyp
     if (!create_ok("arange", NULL, dtype, &error)) {
         return error;
     }
-    double count = count_steps(start, stop, step);
+    /* rounded as kernels round: of a quotient that was rounded up, the ceiling may be one more */
+    double count = wf_plainly(count_steps, (const double[]){start, stop, step});
     if (step == 0 || isnan(count) || !isfinite(start) || !isfinite(step) || count > 0x1p62) {
         return wf_api_error("arange", WEFT_EINVALID,
                             "from %g to %g by %g has no finite number of elements; the step is not "

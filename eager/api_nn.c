@@ -613,7 +613,7 @@ weft_tensor(weft_scaled_dot_product_attention)(const weft_attention_args *args)
         return a.error;
     }
     int64_t e = a.type.rank ? a.type.dims[a.type.rank - 1] : 1;
-    double scale = wf_option(args->scale, e > 0 ? 1 / sqrt((double)e) : 1);
+    double scale = wf_option(args->scale, e > 0 ? wf_plain_rsqrt((double)e) : 1);
     weft_tensor src[4] = {args->q, args->k, args->v, wf_optional(args->mask)};
     wf_attr attr = {.flags = args->causal ? WF_FLAG_CAUSAL : 0, .n_flt = 1, .flt = &scale};
     weft_tensor r[2];

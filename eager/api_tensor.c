@@ -326,14 +326,15 @@ double wf_element_f64(int dtype, const void *p)
     }
 }
 
-/* The same whatever the caller has set, such as subnormals that count as zeros; volatile as in wf_plain_f32. */
-static double plain_f64(int dtype, const void *p)
+typedef struct element {
+    int dtype;
+    const void *at;
+} element;
+
+static double f64_of(const void *arg)
 {
-    const unsigned mode = wf_fpenv_enter();
-    const void *const volatile from = p;
-    const volatile double d = wf_element_f64(dtype, from);
-    wf_fpenv_leave(mode);
-    return d;
+    const element *e = arg;
+    return wf_element_f64(e->dtype, e->at);
 }
 
 /* The one element of t: as an integer (exact) when it has such a type, else as a double. */
@@ -368,7 +369,9 @@ static bool item(const char *op, weft_tensor t, bool *whole, int64_t *i, double 
             }
             at = &here;
         }
-        *d = wf_fpenv_is_plain() ? wf_element_f64(s->dtype, at) : plain_f64(s->dtype, at);
+        /* whatever the caller has set, such as subnormals that count as zeros */
+        *d = wf_fpenv_is_plain() ? wf_element_f64(s->dtype, at)
+                                 : wf_plainly(f64_of, &(element){s->dtype, at});
         *i = s->dtype == WEFT_I64 ? *(const int64_t *)at : wf_f64_to_i64(*d);
     } else {
         wf_why why = {0};

@@ -136,14 +136,9 @@ double wf_scalar_f64(weft_tensor t)
     return d;
 }
 
-/* The same of an integer as wf_plain_f32 of a double. */
-__attribute__((noinline)) static float plain_f32_of_i64(int64_t number)
+static double f32_of_i64(const void *number)
 {
-    const unsigned mode = wf_fpenv_enter();
-    const volatile int64_t from = number;
-    const volatile float f = (float)from;
-    wf_fpenv_leave(mode);
-    return f;
+    return (double)(float)*(const int64_t *)number;
 }
 
 void wf_scalar_store(weft_tensor t, int dt, void *out)
@@ -157,7 +152,7 @@ void wf_scalar_store(weft_tensor t, int dt, void *out)
     case WEFT_F32: {
         float f = t.context == WF_SCALAR_FLOAT ? wf_plain_f32(d)
                   : wf_fpenv_is_plain()        ? (float)i
-                                               : plain_f32_of_i64(i);
+                                               : (float)wf_plainly(f32_of_i64, &i);
         memcpy(out, &f, sizeof f);
         break;
     }

@@ -35,6 +35,7 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -558,4 +559,25 @@ void wf_pool_shutdown(void)
         sched_yield();
     stop_workers();
     atomic_store_explicit(&pool.busy, false, memory_order_release);
+}
+
+/* -- numbers in the mode of kernels ---------------------------------------------------------------------------- */
+
+double wf_plainly(double (*f)(const void *arg), const void *arg)
+{
+    double (*volatile opaque)(const void *) = f;
+    const unsigned mode = wf_fpenv_enter();
+    const double y = opaque(arg);
+    wf_fpenv_leave(mode);
+    return y;
+}
+
+static double rsqrt_of(const void *x)
+{
+    return 1 / sqrt(*(const double *)x);
+}
+
+double wf_plain_rsqrt(double x)
+{
+    return wf_plainly(rsqrt_of, &x);
 }

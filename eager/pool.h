@@ -111,7 +111,13 @@ static inline float wf_plain_f32(double d)
     return f;
 }
 
-/* Likewise a / b. */
+/* f(arg) in the mode of kernels: behind a call that compilers do not see through, arithmetic stays between the ends of the
+ * bracket. */
+double wf_plainly(double (*f)(const void *arg), const void *arg);
+/* 1 / sqrt(x) so. */
+double wf_plain_rsqrt(double x);
+
+/* a / b as wf_plain_f32. */
 static inline double wf_plain_quotient(double a, double b)
 {
     if (__builtin_expect(wf_fpenv_is_plain(), 1)) {

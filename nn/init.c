@@ -10,6 +10,7 @@
 #include <math.h>
 
 #include "eager/device.h"
+#include "eager/pool.h"
 #include "nn/nn.h"
 
 /* t := value inside a scope of its own; value was made in that scope. */
@@ -181,17 +182,41 @@ static weft_status fans(const char *op, weft_tensor t, double fan[2])
     return WEFT_OK;
 }
 
-/* Uniform or normal with this variance; a tensor without elements has fans of 0 and nothing to fill. */
-static weft_status fill_variance(weft_tensor t, double variance, bool uniform, weft_generator *g)
+/* What is drawn: values of a variance. */
+typedef struct spread {
+    double (*variance)(const struct spread *s);
+    double by; /* gain or slope */
+    double fan;
+    bool uniform;
+} spread;
+
+static double xavier_variance(const spread *s)
+{
+    return s->by * s->by * 2 / s->fan; /* of both */
+}
+
+static double kaiming_variance(const spread *s)
+{
+    return 2 / ((1 + s->by * s->by) * s->fan);
+}
+
+/* Half the width of the uniform distribution, or the deviation of the normal one. */
+static double width_of(const void *arg)
+{
+    const spread *s = arg;
+    const double variance = s->variance(s);
+    return sqrt(s->uniform ? 3 * variance : variance);
+}
+
+/* A tensor without elements has fans of 0 and nothing to fill. */
+static weft_status fill_spread(weft_tensor t, const spread *s, weft_generator *g)
 {
     if (weft_numel(t) == 0) {
         return WEFT_OK;
     }
-    double bound = sqrt(3 * variance);
-    if (uniform && bound > 0) {
-        return fill_uniform(t, -bound, bound, g);
-    }
-    return fill_normal(t, 0, sqrt(variance), g);
+    const double width = wf_plainly(width_of, s);
+    return s->uniform && width > 0 ? fill_uniform(t, -width, width, g)
+                                   : fill_normal(t, 0, width, g);
 }
 
 static weft_status xavier(const char *op, weft_tensor t, double gain, bool uniform,
@@ -199,7 +224,9 @@ static weft_status xavier(const char *op, weft_tensor t, double gain, bool unifo
 {
     double fan[2];
     weft_status s = fans(op, t, fan);
-    return s == WEFT_OK ? fill_variance(t, gain * gain * 2 / (fan[0] + fan[1]), uniform, g) : s;
+    return s == WEFT_OK
+               ? fill_spread(t, &(spread){xavier_variance, gain, fan[0] + fan[1], uniform}, g)
+               : s;
 }
 
 weft_status weft_init_xavier_uniform(weft_tensor t, double gain, weft_generator *g)
@@ -219,10 +246,10 @@ static weft_status kaiming(const char *op, weft_tensor t, double slope, weft_fan
 {
     double f[2];
     weft_status s = fans(op, t, f);
-    if (s != WEFT_OK) {
-        return s;
-    }
-    return fill_variance(t, 2 / ((1 + slope * slope) * f[fan == WEFT_FAN_OUT]), uniform, g);
+    return s == WEFT_OK
+               ? fill_spread(t, &(spread){kaiming_variance, slope, f[fan == WEFT_FAN_OUT], uniform},
+                             g)
+               : s;
 }
 
 weft_status weft_init_kaiming_uniform(weft_tensor t, double slope, weft_fan fan, weft_generator *g)

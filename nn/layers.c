@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "eager/pool.h"
 #include "nn/nn.h"
 
 /* Can a tensor of the layer be of this type and these extents? Else the error is recorded. */
@@ -149,7 +150,7 @@ weft_status wf_layer_probability(weft_module *m, const char *argument, double va
 
 weft_status wf_layer_spread(weft_module *m, weft_tensor weight, weft_tensor bias, int64_t fan)
 {
-    double bound = 1 / sqrt((double)fan);
+    double bound = wf_plain_rsqrt((double)fan);
     weft_generator *g = wf_module_generator(m);
     if (wf_module_failed(m) != WEFT_OK) {
         return WEFT_OK; /* remembered already */

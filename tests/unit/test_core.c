@@ -536,6 +536,24 @@ static weft_tensor trained(void)
     return end;
 }
 
+/* Initial values of three kinds, whose spread is computed from the shape. */
+static weft_tensor drawn(int kind)
+{
+    weft_generator g = {5, 0};
+    weft_tensor t = weft_zeros(S(15, 20), WEFT_F64);
+    if (kind == 2) {
+        weft_module *m = weft_module_new(&g);
+        weft_nn_linear layer;
+        OK(weft_nn_linear_init(&layer, m, "layer", 11, 13));
+        t = weft_clone(layer.weight);
+        weft_module_free(m);
+        return t;
+    }
+    OK(kind ? weft_init_kaiming_normal(t, 0.3, WEFT_FAN_IN, &g)
+            : weft_init_xavier_uniform(t, 1.7, &g));
+    return t;
+}
+
 /* Bits of all that a number goes through on its way into a kernel, and of what is read back. */
 static uint64_t bits_of_numbers(void)
 {
@@ -569,7 +587,13 @@ static uint64_t bits_of_numbers(void)
         weft_grad(u),
         p,
         trained(),
-        weft_dropout(x, .p = 0.7, .generator = &(weft_generator){5, 0})};
+        weft_dropout(x, .p = 0.7, .generator = &(weft_generator){5, 0}),
+        drawn(0),
+        drawn(1),
+        drawn(2),
+        weft_scaled_dot_product_attention(weft_reshape(x, S(1, 20, 15)),
+                                          weft_reshape(x, S(1, 20, 15)),
+                                          weft_reshape(p, S(1, 20, 15)))};
     uint64_t hash = 0;
     for (size_t i = 0; i < sizeof made / sizeof *made; i++) {
         unsigned char bytes[2400] = {0};
@@ -589,8 +613,11 @@ static uint64_t bits_of_numbers(void)
     }
     float third = 0;
     OK(weft_to_array(weft_scalar(1.0 / 3, WEFT_F64), &third, 1, WEFT_F32));
-    double items[] = {weft_item_f64(weft_select(tiny, 0, 1)), (double)third};
-    for (int i = 0; i < 2; i++) {
+    double items[] = {weft_item_f64(weft_select(tiny, 0, 1)), (double)third,
+                      weft_lr_cosine(1, 7, 30, 0.1, 0.01),    weft_lr_cosine(11, 7, 30, 0.1, 0.01),
+                      weft_lr_linear(11, 7, 30, 0.1, 0.01),   weft_lr_inverse_sqrt(11, 7, 0.1),
+                      weft_lr_step(11, 3, 0.1, 0.7),          weft_lr_exponential(11, 0.1, 0.7)};
+    for (size_t i = 0; i < sizeof items / sizeof *items; i++) {
         uint64_t b;
         memcpy(&b, &items[i], sizeof b);
         hash = (hash ^ b) * 1099511628211u;
