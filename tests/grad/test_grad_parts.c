@@ -485,10 +485,11 @@ Test(grad_parts, windows_of_views)
     const double times[12] = {1, 2, 1, 2, 4, 2, 2, 4, 2, 1, 2, 1};
     cr_assert_eq(weft_to_array(weft_grad(image), got, 12, WEFT_F64), WEFT_OK);
     cr_expect_arr_eq(got, times, sizeof times);
-    weft_tensor scaled = weft_mul(image, weft_f(1)), none[] = {
-        weft_as_strided(scaled, weft_shape(0), weft_shape(INT64_MIN), 0),
-        weft_as_strided(scaled, weft_shape(5, 0), weft_shape(INT64_MAX, 1), 0),
-    };
+    weft_tensor scaled = weft_mul(image, weft_f(1)),
+                none[] = {
+                    weft_as_strided(scaled, weft_shape(0), weft_shape(INT64_MIN), 0),
+                    weft_as_strided(scaled, weft_shape(5, 0), weft_shape(INT64_MAX, 1), 0),
+                };
     for (int i = 0; i < 2; i++) {
         cr_expect_eq(weft_error_status(none[i]), WEFT_OK, "%s", weft_last_error());
         cr_expect_eq(weft_numel(none[i]), 0);
