@@ -265,7 +265,10 @@ typedef struct recipe {
     uint8_t type[MOST_SRC]; /* DEFAULT: not read */
     uint8_t scalars;        /* bit i: source i is a scalar */
     uint8_t to;             /* element type of the result, which is rounded to it */
+    uint8_t unused; /* 0: all bytes are compared and hashed, and a compiler's own padding is any */
 } recipe;
+_Static_assert(sizeof(recipe) == 9 + MOST_SRC && sizeof(recipe) <= 16,
+               "no padding; it is hashed as two words");
 
 typedef struct made {
     recipe r;
@@ -300,7 +303,6 @@ static uint32_t hash_recipe(const recipe *r)
     uint64_t h = (w[0] ^ (w[1] << 23 | w[1] >> 41)) * UINT64_C(0x9E3779B97F4A7C15);
     return (uint32_t)(h >> 40);
 }
-_Static_assert(sizeof(recipe) <= 16, "it is hashed as two words");
 
 /* The program of a recipe; *own: the caller frees it, the table being full there. NULL with why filled. */
 static const wf_program *program_of(const recipe *r, wf_program **own, wf_why *why)

@@ -185,7 +185,7 @@ static bool collides(const wf_code *c, const wf_ref *s)
 /* Can a step start a chain, or go on with one? */
 static bool is_cheap(const wf_code *c)
 {
-    return c->form == WF_FORM_TILE && wf_inst_is_link(c->inst);
+    return wf_inst_is_link(c->inst) && c->form == WF_FORM_TILE; /* sums have no form */
 }
 
 /* The source that starts a chain: one whose other source can be anything. */
