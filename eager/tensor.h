@@ -248,9 +248,9 @@ enum { WF_LIVE_NUMBERS = 8 };
 typedef struct wf_live {
     _Atomic int32_t refs;
     void *_Atomic of; /* NULL: it has been freed */
-    int (*begin)(void *of,
-                 double number[WF_LIVE_NUMBERS]); /* of a run that follows; 0 or a status */
-    void (*end)(void *of);                        /* that run has succeeded */
+    /* Those of step `nth`, 0 first, of a run that follows; 0 or a status. Asked in the order of the steps. */
+    int (*begin)(void *of, uint32_t nth, double number[WF_LIVE_NUMBERS]);
+    void (*end)(void *of); /* that run has succeeded; once for each begin */
 } wf_live;
 /* The last reference frees it; NULL is ignored. */
 void wf_live_release(wf_live *l);
@@ -289,6 +289,8 @@ typedef struct wf_recorder {
     /* Somebody is about to read the elements of s (write: and may change them) behind dispatch's back;
      * s NULL: everything. Afterwards they are in memory. op: what wants them. */
     int (*need)(struct wf_recorder *r, wf_slot *s, bool write, const char *op, wf_why *why);
+    /* The elements of s are what recorded ops will write: `need` would run them. */
+    bool (*pending)(struct wf_recorder *r, const wf_slot *s);
     /* The last reference but the recorder's own to a virtual storage has gone, on its thread. */
     void (*dead)(struct wf_recorder *r, wf_storage *st);
     /* A call at this site is over, which made st (NULL: or wrote in place, or nothing that is known). */
@@ -303,7 +305,8 @@ typedef struct wf_recorder {
                   const weft_tensor *src, int ndst, weft_tensor *dst, int *rc);
     bool (*quick_into)(struct wf_recorder *r, wf_op op, int nsrc, const weft_tensor *src,
                        weft_tensor dst, int *rc);
-    /* What follows steps an optimiser: values that are read are its own, scalars of `lines` its numbers. NULL: no more. */
+    /* What follows steps an optimiser, once more each time: values that are read are its own, scalars of `lines` its numbers.
+     * NULL: no more. */
     void (*live)(struct wf_recorder *r, wf_live *l);
     /* The gradient that m has, `had`, is about to be looked at (or added to), or to be replaced whatever it is. */
     void (*gradient)(struct wf_recorder *r, wf_meta *m, weft_tensor had, bool looked);

@@ -290,7 +290,11 @@ int wf_frozen_begin_state(const wf_frozen *z, const wf_frozen_args *a, uint64_t 
     }
     for (uint32_t i = 0; i < z->n_live; i++) {
         void *of = atomic_load(&z->live[i]->of);
-        int rc = of ? z->live[i]->begin(of, number[i]) : WEFT_EINVALID;
+        uint32_t nth = 0;
+        for (uint32_t k = 0; k < i; k++) {
+            nth += z->live[k] == z->live[i];
+        }
+        int rc = of ? z->live[i]->begin(of, nth, number[i]) : WEFT_EINVALID;
         if (rc) {
             return wf_fail(why, rc, "an optimiser cannot say which step this is");
         }

@@ -780,6 +780,16 @@ static int record_vjp(wf_recorder *r, wf_op op, int which, int nsrc, const weft_
 
 /* -- values that somebody wants now --------------------------------------------------------------------------- */
 
+static bool record_pending(wf_recorder *r, const wf_slot *s)
+{
+    wf_trace *t = wf_trace_of(r);
+    if (atomic_load_explicit(&s->st->is_virtual, memory_order_acquire)) {
+        return !wf_storage_is_foreign(s->st, r);
+    }
+    const uint32_t *place = t->table_cap ? find(t, s->st) : NULL;
+    return place && *place && t->outer[*place - 1].written;
+}
+
 static int record_need(wf_recorder *r, wf_slot *s, bool write, const char *op, wf_why *why)
 {
     wf_trace *t = wf_trace_of(r);
@@ -857,6 +867,7 @@ const wf_recorder wf_trace_hooks = {
     .vjp = record_vjp,
     .lines = wf_trace_lines,
     .need = record_need,
+    .pending = record_pending,
     .dead = storage_dead,
     .stamp = stamp,
     .close = record_close,

@@ -67,13 +67,8 @@ void wf_trace_live(wf_recorder *r, wf_live *l)
     if (!t->owner.freezes || !l) {
         return;
     }
-    for (uint32_t i = 0; i < w->nlive; i++) {
-        if (w->live[i] == l) {
-            wf_trace_never(r, "it steps an optimiser twice");
-        }
-    }
     if (w->nlive == WF_MOST_LIVE) {
-        wf_trace_never(r, "it steps too many optimisers");
+        wf_trace_never(r, "it steps optimisers too often");
         return;
     }
     atomic_fetch_add_explicit(&l->refs, 1, memory_order_relaxed);

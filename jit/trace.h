@@ -67,12 +67,12 @@ typedef struct wf_drawn {
 } wf_drawn;
 
 /* What a call does besides its graph, noted for a replay; record_state.c. */
-enum { WF_MOST_LIVE = 8, WF_MOST_GENERATORS = 8 };
+enum { WF_MOST_LIVE = 32, WF_MOST_GENERATORS = 8 };
 typedef struct wf_follow {
     wf_leaf *leaf; /* in the order in which they were first used */
     uint32_t nleaf, capleaf;
-    wf_live *live[WF_MOST_LIVE]; /* referenced */
-    uint32_t nlive, now;         /* now: 1 + the one that is stepped, or 0 */
+    wf_live *live[WF_MOST_LIVE]; /* one for each step, in their order; referenced */
+    uint32_t nlive, now;         /* now: 1 + the step that is taken, or 0 */
     wf_live_slot *slot;          /* by ascending slot */
     uint32_t nslot, capslot;
     wf_drawn_from from[WF_MOST_GENERATORS];

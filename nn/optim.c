@@ -507,13 +507,30 @@ static weft_status step_one(const weft_optim *o, int i, update u[2], built *b, u
     return s;
 }
 
-/* The value of the counter, before the write: a trace need not be broken to read it. On a device it is read only if
- * somebody else has written to it (a checkpoint was loaded), since that waits. INT64_MIN: an error was recorded. */
+/* Has the counter a value that a read would have to wait for, on a device or in a trace that has stepped already? */
+static bool is_away(weft_tensor count)
+{
+    if (weft_device_of(count).kind != WEFT_DEVICE_CPU) {
+        return true;
+    }
+    wf_ctx *c = wf_ctx_get();
+    bool pinned, away = false;
+    wf_slot *s = c && c->recorder ? wf_pin(c, count, &pinned, NULL) : NULL;
+    if (s) {
+        away = c->recorder->pending(c->recorder, s);
+        if (pinned) {
+            wf_unpin(c, s);
+        }
+    }
+    return away;
+}
+
+/* The value of the counter, before the write: a trace need not be broken to read it. Where a read would wait, it is read only
+ * if somebody else has written to it (a checkpoint was loaded). INT64_MIN: an error was recorded. */
 static int64_t steps_so_far(const weft_optim *o)
 {
     weft_tensor count = o->state[o->n_state - 1].tensor;
-    bool known =
-        weft_device_of(count).kind != WEFT_DEVICE_CPU && weft_write_count(count) == o->seen_writes;
+    bool known = weft_write_count(count) == o->seen_writes && is_away(count);
     const int64_t steps = known ? o->seen_steps : weft_item_i64(count);
     if (steps >= 0 && steps < INT64_MAX) {
         return steps;
@@ -536,7 +553,7 @@ static void saw_steps(weft_optim *o, int64_t steps)
 
 _Static_assert((int)WF_UPDATE_SCALARS <= (int)WF_LIVE_NUMBERS, "numbers fit");
 
-static int begin_replay(void *of, double number[WF_LIVE_NUMBERS])
+static int begin_replay(void *of, uint32_t nth, double number[WF_LIVE_NUMBERS])
 {
     const group *g = of;
     weft_optim *o = g->of;
@@ -544,9 +561,12 @@ static int begin_replay(void *of, double number[WF_LIVE_NUMBERS])
     if (had == INT64_MIN) {
         return (int)weft_last_status();
     }
-    o->replayed = had + 1;
+    if (had >= INT64_MAX - (int64_t)nth) {
+        return WEFT_EINVALID;
+    }
+    o->replayed = had + 1 + (int64_t)nth;
     const unsigned mode = wf_fpenv_enter(); /* as in weft_optim_step */
-    set_numbers(g, had + 1, number);
+    set_numbers(g, o->replayed, number);
     wf_fpenv_leave(mode);
     return 0;
 }

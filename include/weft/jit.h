@@ -90,9 +90,9 @@ typedef struct weft_jit_args {
      *    drawn from between calls), and moves these as far. A generator has no owner: one that fn draws from, the thread's own aside,
      *    must not be freed before the last call of the trace, with whatever tensors; one that lies on fn's stack is refused.
      *  - Never replayed is a function that reads values, keeps tensors, gives outputs a history, runs backward into what an argument
-     *    or a captured tensor was computed from, leaves new gradients on arguments, sets a learning rate, steps an optimiser twice or
-     *    one of parameters that are not dense f32 or f64, seeds or sets a generator, switches a module between training and
-     *    evaluation, changes a number, the grad mode or the default device for its caller.
+     *    or a captured tensor was computed from, leaves new gradients on arguments, sets a learning rate, steps optimisers more than
+     *    32 times (each group of parameters counts) or one of parameters that are not dense f32 or f64, seeds or sets a generator,
+     *    switches a module between training and evaluation, changes a number, the grad mode or the default device for its caller.
      *  - If a replay fails, gradients that fn drops or replaces are gone, those that it adds to are as for any tensor that is
      *    written, and generators have moved.
      *  - What fn does besides (counting, choosing another tensor) is not seen: every verify_every-th call (default 100; -1: none)

@@ -26,7 +26,6 @@ typedef struct model {
     bool print;
     /* while a step runs */
     weft_tensor x, y, last, held;
-    unsigned stepped; /* optimisers; twice is refused */
 } model;
 
 static unsigned below(model *k, unsigned n)
@@ -136,12 +135,7 @@ static weft_status zero(model *k)
 }
 static weft_status optimise(model *k)
 {
-    const unsigned which = below(k, 2), bit = 1u << which;
-    if (k->stepped & bit) {
-        return WEFT_OK;
-    }
-    k->stepped |= bit;
-    return weft_optim_step(k->optim[which]);
+    return weft_optim_step(k->optim[below(k, 2)]);
 }
 static weft_status look(model *k)
 {
@@ -272,7 +266,6 @@ FN(step)
     k->y = in[1];
     k->last = weft_mul(in[0], weft_f(2));
     k->held = WEFT_NONE;
-    k->stepped = 0;
     weft_status s = WEFT_OK;
     for (int n = 2 + (int)below(k, 7); n > 0 && !s; n--) {
         const struct move *move = &moves[below(k, COUNT)];
