@@ -1,15 +1,16 @@
 /*
  * eager/api_select.c -- ops of weft/ops_array.h that depend on values, and comparisons within a tolerance.
  *
- * nonzero, masked_select, unique and searchsorted have results whose extents or contents follow from the values, so they
- * read them on the host (which breaks a trace and waits for a device) and are no rows: what flows through gradients or
- * runs on a device is made of rows.
+ * nonzero, masked_select and unique have results whose extents follow from the values, so they read them on the host (which
+ * breaks a trace and waits for a device) and are no rows: what flows through gradients or runs on a device is made of rows.
+ * searchsorted reads host memory, too, but in a trace and on a device it is a few rows for each bit of an index.
  */
 #include <math.h>
 #include <string.h>
 
 #include "eager/alloc.h"
 #include "eager/api.h"
+#include "eager/device.h"
 #include "eager/pool.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
@@ -330,23 +331,22 @@ static void order_keys(void *elements, int64_t n)
 
 typedef struct searching {
     const int64_t *sorted, *values;
-    int64_t n, *out;
+    int64_t n, m, *out; /* m values to each n that are sorted */
     bool right;
 } searching;
 
 enum { SIDE_BY_SIDE = 4 };
 
-/* The first of sorted[0..n), n > 0, that is not before v, or (right) that v is before: without a branch on what is compared, which
- * a processor guesses wrong half of the time, and for several v side by side, since every step waits for the one before. */
-__attribute__((always_inline)) static inline void search_some(const searching *w, const int64_t *v,
-                                                              int64_t *out, bool right)
+/* The first of sorted[k][0..n), n > 0, that is not before v[k], or (right) that v[k] is before: without a branch on what is compared,
+ * which a processor guesses wrong half of the time, and for several v side by side, since every step waits for the one before. */
+__attribute__((always_inline)) static inline void
+search_some(int64_t n, const int64_t *const *sorted, const int64_t *v, int64_t *out, bool right)
 {
     const int64_t *from[SIDE_BY_SIDE];
-    int64_t n = w->n;
 #define EACH _Pragma("GCC unroll 4") for (int k = 0; k < SIDE_BY_SIDE; k++)
     EACH
     {
-        from[k] = w->sorted;
+        from[k] = sorted[k];
     }
     for (; n > 1; n -= n / 2) {
         const int64_t half = n / 2;
@@ -358,7 +358,7 @@ __attribute__((always_inline)) static inline void search_some(const searching *w
     }
     EACH
     {
-        out[k] = from[k] - w->sorted + (int64_t)(right ? *from[k] <= v[k] : *from[k] < v[k]);
+        out[k] = from[k] - sorted[k] + (int64_t)(right ? *from[k] <= v[k] : *from[k] < v[k]);
     }
 #undef EACH
 }
@@ -366,16 +366,23 @@ __attribute__((always_inline)) static inline void search_some(const searching *w
 static void search_task(void *arg, int64_t begin, int64_t end)
 {
     const searching *w = arg;
+    int64_t row = begin / w->m, left = w->m - begin % w->m; /* values of this row to come */
     for (int64_t i = begin; i < end; i += SIDE_BY_SIDE) {
         int64_t v[SIDE_BY_SIDE], out[SIDE_BY_SIDE];
+        const int64_t *sorted[SIDE_BY_SIDE];
         const int64_t count = end - i < SIDE_BY_SIDE ? end - i : SIDE_BY_SIDE;
         for (int64_t k = 0; k < SIDE_BY_SIDE; k++) {
             v[k] = w->values[i + (k < count ? k : 0)];
+            sorted[k] = k < count ? w->sorted + row * w->n : sorted[0];
+            if (k < count && --left == 0) {
+                row++;
+                left = w->m;
+            }
         }
         if (w->right) {
-            search_some(w, v, out, true);
+            search_some(w->n, sorted, v, out, true);
         } else {
-            search_some(w, v, out, false);
+            search_some(w->n, sorted, v, out, false);
         }
         for (int64_t k = 0; k < count; k++) {
             w->out[i + k] = out[k];
@@ -383,20 +390,26 @@ static void search_task(void *arg, int64_t begin, int64_t end)
     }
 }
 
-static weft_tensor search(weft_tensor sorted, weft_tensor values, weft_shape shape, bool right)
+/* What is compared, and as what: i64, which holds every integer (a number need not fit the tensor's own type), or f64. */
+static weft_dtype search_type(weft_tensor pair[2])
+{
+    if (wf_dtype_kind((int)weft_dtype_of(pair[0])) == 2 ||
+        wf_dtype_kind((int)weft_dtype_of(pair[1])) == 2) {
+        wf_api_unify(2, pair);
+        return WEFT_F64;
+    }
+    for (int i = 0; i < 2; i++) {
+        pair[i] = wf_is_scalar(pair[i]) ? wf_api_scalar(pair[i], WEFT_I64) : pair[i];
+    }
+    return WEFT_I64;
+}
+
+static weft_tensor search(weft_tensor pair[2], int64_t rows, weft_shape shape, bool right)
 {
     const char *op = "searchsorted";
-    weft_tensor pair[2] = {sorted, values}, error = WEFT_NONE;
+    weft_tensor error = WEFT_NONE, sorted = pair[0];
     int64_t n, m, *out = NULL;
-    weft_dtype as = WEFT_I64; /* holds every integer: a number need not fit the tensor's own type */
-    if (wf_dtype_kind((int)weft_dtype_of(sorted)) == 2 ||
-        wf_dtype_kind((int)weft_dtype_of(values)) == 2) {
-        wf_api_unify(2, pair);
-        as = WEFT_F64;
-    }
-    for (int i = 0; i < 2 && as == WEFT_I64; i++) {
-        pair[i] = wf_is_scalar(pair[i]) ? wf_api_scalar(pair[i], (int)as) : pair[i];
-    }
+    const weft_dtype as = search_type(pair);
     void *s = elements(op, pair[0], as, &n, &error);
     void *v = s ? elements(op, pair[1], as, &m, &error) : NULL;
     if (v && (out = integers(op, m, &error))) {
@@ -404,8 +417,8 @@ static weft_tensor search(weft_tensor sorted, weft_tensor values, weft_shape sha
             order_keys(s, n);
             order_keys(v, m);
         }
-        searching w = {s, v, n, out, right};
-        if (n > 0) {
+        if (n > 0 && m > 0) {
+            searching w = {s, v, n / rows, m / rows, out, right};
             wf_parallel_for(m, SEARCH_GRAIN, search_task, &w);
         } else {
             memset(out, 0, (size_t)m * sizeof *out);
@@ -416,19 +429,70 @@ static weft_tensor search(weft_tensor sorted, weft_tensor values, weft_shape sha
     return out ? from_host(out, shape, sorted) : error;
 }
 
+/* Does a stand before b? NaN is above all numbers. */
+static weft_tensor is_before(weft_tensor a, weft_tensor b, weft_dtype as)
+{
+    weft_tensor y = weft_less(a, b);
+    return as == WEFT_F64 ? weft_logical_or(
+                                y, weft_logical_and(weft_isnan(b), weft_logical_not(weft_isnan(a))))
+                          : y;
+}
+
+/* The same without a look at the values: how many of n are before each, bit by bit from the highest. */
+static weft_tensor search_unseen(weft_tensor pair[2], int64_t n, weft_shape shape, bool right)
+{
+    wf_ctx *c = wf_ctx_get();
+    const int before = wf_device_enter(c, wf_device_of_handle(c, pair[0]));
+    weft_tensor found = weft_zeros(shape, WEFT_I64);
+    wf_device_enter(c, before);
+    const weft_dtype as = search_type(pair);
+    const weft_tensor sorted = weft_cast(pair[0], as);
+    const weft_tensor v = weft_cast(pair[1], as), last = weft_i(n);
+    int64_t bit = 1;
+    while (bit <= n / 2) {
+        bit *= 2;
+    }
+    for (; n > 0 && bit > 0; bit /= 2) {
+        const weft_tensor probe = weft_add(found, weft_i(bit));
+        const weft_tensor at = weft_sub(weft_minimum(probe, last), weft_i(1));
+        const weft_tensor x = weft_rank(sorted) == 1 ? weft_index_select(sorted, 0, at)
+                                                     : weft_take_along(sorted, -1, at);
+        weft_tensor counts = right ? weft_logical_not(is_before(v, x, as)) : is_before(x, v, as);
+        counts = weft_logical_and(counts, weft_less_equal(probe, last));
+        found = weft_where(counts, probe, found);
+    }
+    return found;
+}
+
 weft_tensor(weft_searchsorted)(weft_tensor sorted, weft_tensor values, bool right)
 {
     wf_arg a, v;
     if (!wf_arg_open(&a, "searchsorted", sorted) || !wf_arg_open(&v, "searchsorted", values)) {
         return weft_ok(sorted) ? v.error : a.error;
     }
-    if (a.type.rank != 1) {
-        wf_arg_fail(&a, WEFT_ESHAPE, "search one sequence at a time",
-                    "what is searched has rank %d, not 1", a.type.rank);
+    const int lead = a.type.rank - 1;
+    int64_t rows = 1;
+    bool fits = a.type.rank == 1 || a.type.rank == v.type.rank;
+    for (int i = 0; i < lead && fits; i++) {
+        fits = a.type.dims[i] == v.type.dims[i];
+        rows *= a.type.dims[i];
+    }
+    if (lead < 0 || !fits) {
+        wf_arg_fail(&a, WEFT_ESHAPE,
+                    "sorted is [n], or [.., n] with values [.., m] of the same leading extents",
+                    lead < 0 ? "what is searched has rank 0"
+                             : "the rows that are searched are not those of the values");
         return a.error;
     }
     WF_CALLED(w, "searchsorted", sorted, values);
+    const weft_shape shape = weft_shape_from(v.type.rank, v.type.dims);
+    weft_tensor pair[2] = {sorted, values};
+    wf_ctx *c = wf_ctx_get();
     weft_scope s = weft_scope_begin();
-    weft_tensor y = search(sorted, values, weft_shape_from(v.type.rank, v.type.dims), right);
+    weft_no_grad_begin();
+    weft_tensor y = c->recorder || wf_device_of_handle(c, sorted) != WF_DEVICE_HOST
+                        ? search_unseen(pair, a.type.dims[lead], shape, right)
+                        : search(pair, rows, shape, right);
+    weft_no_grad_end();
     return wf_called_end(&w, weft_scope_return(s, y));
 }

@@ -207,8 +207,16 @@ int wf_call_join_types(wf_call *k, int first)
     unsigned mask = wf_rows[k->op].types;
     if (!(mask & WF_BIT(join))) {
         wf_fail(&k->why, WEFT_EDTYPE, "%s operands are not accepted", wf_dtype_name(join));
-        if (k->op == WF_OP_BITWISE_NOT && join == WEFT_BOOL) {
-            wf_hint(&k->why, "bool is inverted by weft_logical_not");
+        const char *logical =
+            join != WEFT_BOOL            ? NULL
+            : k->op == WF_OP_BITWISE_NOT ? "bool is inverted by weft_logical_not"
+            : k->op == WF_OP_MUL
+                ? "weft_logical_and is their product; or cast first: weft_cast(x, WEFT_I64)"
+            : k->op == WF_OP_ADD
+                ? "weft_logical_or is their sum; or cast first: weft_cast(x, WEFT_I64)"
+                : NULL;
+        if (logical) {
+            wf_hint(&k->why, "%s", logical);
             return 0;
         }
         wf_hint(&k->why, "cast first: weft_cast(x, %s)",

@@ -351,7 +351,10 @@ extern const wf_tape_hooks *_Atomic wf_tape_api; /* NULL until something require
     W(INIT_XAVIER_NORMAL, "init_xavier_normal")                                                    \
     W(INIT_KAIMING_UNIFORM, "init_kaiming_uniform")                                                \
     W(INIT_KAIMING_NORMAL, "init_kaiming_normal")                                                  \
+    W(INIT_ORTHOGONAL, "init_orthogonal")                                                          \
     W(CLIP, "module_clip_grad_norm")                                                               \
+    W(CLIP_VALUE, "module_clip_grad_value")                                                        \
+    W(LERP, "module_lerp")                                                                         \
     W(OPTIM_STEP, "optim_step")                                                                    \
     W(SAFETENSORS_LOAD, "safetensors_load")                                                        \
     W(CHECKPOINT_LOAD, "checkpoint_load")                                                          \

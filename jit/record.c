@@ -794,6 +794,8 @@ static int record_need(wf_recorder *r, wf_slot *s, bool write, const char *op, w
 {
     wf_trace *t = wf_trace_of(r);
     const char *site = t->c->here;
+    const wf_called *by = t->c->called; /* nonzero, which reads by to_array */
+    op = by && by->name ? by->name : op;
     if (t->owner.function && s) {
         wf_fail(why, WEFT_EUNSUPPORTED,
                 "%s wants a value while '%s' is recorded as a function%s%s: it would be a constant "

@@ -3,12 +3,15 @@
  *
  * Xavier: Glorot and Bengio 2010, "Understanding the difficulty of training deep feedforward neural
  * networks", eq. 12 and 16. Kaiming: He et al. 2015, "Delving Deep into Rectifiers", eq. 10 to 15. A uniform
- * distribution over +-b has variance b^2 / 3, hence the square roots of 3.
+ * distribution over +-b has variance b^2 / 3, hence the square roots of 3. Orthogonal: Saxe et al. 2014, "Exact solutions to the
+ * nonlinear dynamics of learning in deep linear neural networks"; Q of a normal matrix's QR with a diagonal above 0 is uniform
+ * (Mezzadri 2007, "How to generate random matrices from the classical compact groups").
  *
  * Invariant: values depend on the generator's state, the shape and the arguments only.
  */
 #include <math.h>
 
+#include "eager/alloc.h"
 #include "eager/device.h"
 #include "eager/pool.h"
 #include "nn/nn.h"
@@ -262,4 +265,91 @@ weft_status weft_init_kaiming_normal(weft_tensor t, double slope, weft_fan fan, 
 {
     WF_CALLED_WRITE(w, WF_WRITE_INIT_KAIMING_NORMAL, t);
     return wf_called_done(&w, kaiming("init_kaiming_normal", t, slope, fan, false, g));
+}
+
+/* -- orthogonal ------------------------------------------------------------------------------------------------------ */
+
+/* The columns of a[n][k], k <= n, made orthonormal by Gram and Schmidt's method: each is taken away from those behind it as soon as
+ * it is final, and the products of the next one are added up on the way, which is one pass over the rows a column. R has a
+ * diagonal above 0. dot: room for 2 k numbers. */
+static void orthonormalise(double *a, int64_t n, int64_t k, double *dot)
+{
+    double *by =
+        dot +
+        k; /* how much of column p each one behind it has; in the end what each column is multiplied by */
+    for (int64_t p = -1; p < k - 1; p++) {
+        for (int64_t j = p + 1; j < k; j++) {
+            by[j] = p >= 0 && dot[p] > 0 ? dot[j] / dot[p] : 0;
+            dot[j] = 0;
+        }
+        for (int64_t i = 0; i < n; i++) {
+            double *row = a + i * k;
+            const double final = p >= 0 ? row[p] : 0;
+            row[p + 1] -= final * by[p + 1];
+            const double next = row[p + 1];
+            dot[p + 1] += next * next;
+            for (int64_t j = p + 2; j < k; j++) {
+                row[j] -= final * by[j];
+                dot[j] += next * row[j];
+            }
+        }
+    }
+    for (int64_t j = 0; j < k; j++) {
+        by[j] = dot[j] > 0 ? 1 / sqrt(dot[j]) : 0;
+    }
+    for (int64_t i = 0; i < n * k; i++) {
+        a[i] *= by[i % k];
+    }
+}
+
+/* t, of so many rows, := gain times the orthonormal matrix of a normal one. */
+static weft_status fill_orthogonal(weft_tensor t, int64_t rows, double gain, weft_generator *g)
+{
+    const int64_t numel = weft_numel(t), columns = numel / rows;
+    const bool wide = rows < columns;
+    const int64_t n = wide ? columns : rows, k = wide ? rows : columns;
+    double *a = wf_malloc((size_t)(numel + 2 * k) * sizeof *a);
+    if (!a) {
+        wf_api_error("init_orthogonal", WEFT_ENOMEM, "no memory for %lld numbers",
+                     (long long)(numel + 2 * k));
+        return WEFT_ENOMEM;
+    }
+    weft_scope scope = weft_scope_begin();
+    wf_ctx *c = wf_ctx_get();
+    const int before = wf_device_enter(c, WF_DEVICE_HOST);
+    weft_tensor drawn = (weft_randn)(&(weft_randn_args){
+        .shape = weft_shape(n, k), .dtype = draw_dtype(t), .generator = g});
+    weft_status s = (weft_to_array)(drawn, a, numel, WEFT_F64);
+    weft_tensor made = WEFT_NONE;
+    if (s == WEFT_OK) {
+        for (int pass = 0; pass < 2; pass++) { /* what the first loses to roundings is regained */
+            orthonormalise(a, n, k, a + numel);
+        }
+        for (int64_t i = 0; i < numel; i++) {
+            a[i] *= gain;
+        }
+        made = (weft_from_data)(a, weft_shape(n, k), WEFT_F64);
+        made = wide ? weft_transpose(made, 0, 1) : made;
+        made = weft_reshape(made, weft_shape_of(t));
+    }
+    wf_device_enter(c, before);
+    wf_mfree(a);
+    if (s != WEFT_OK) {
+        weft_scope_end(scope);
+        return s;
+    }
+    return store(scope, t, made);
+}
+
+weft_status weft_init_orthogonal(weft_tensor t, double gain, weft_generator *g)
+{
+    double fan[2];
+    WF_CALLED_WRITE(w, WF_WRITE_INIT_ORTHOGONAL, t);
+    weft_status s = fans("init_orthogonal", t, fan);
+    if (s == WEFT_OK && weft_numel(t) > 0) {
+        const unsigned mode = wf_fpenv_enter();
+        s = fill_orthogonal(t, weft_dim(t, 0), gain, g);
+        wf_fpenv_leave(mode);
+    }
+    return wf_called_done(&w, s);
 }

@@ -454,3 +454,110 @@ weft_status weft_module_clip_grad_norm(weft_module *m, double max_norm, double *
     wf_scratch_free(g, bytes);
     return s;
 }
+
+weft_status weft_module_clip_grad_value(weft_module *m, double value)
+{
+    if (!m) {
+        return fail("module_clip_grad_value", WEFT_EINVALID, "the module is NULL");
+    }
+    if (!(value > 0)) {
+        wf_api_error("module_clip_grad_value", WEFT_EINVALID, "value is %g; it must be above 0",
+                     value);
+        return WEFT_EINVALID;
+    }
+    wf_ctx *c = wf_ctx_get();
+    const char *site = c ? c->here : NULL;
+    weft_status s = WEFT_OK;
+    weft_no_grad_begin();
+    for (int i = 0; i < m->n && s == WEFT_OK; i++) {
+        if (m->trained[i] && weft_has_grad(m->entries[i].tensor)) {
+            weft_scope scope = weft_scope_begin();
+            weft_tensor g = weft_grad(m->entries[i].tensor);
+            WF_CALLED_WRITE(w, WF_WRITE_CLIP_VALUE, g);
+            s = wf_called_done(&w, weft_clamp_(g, weft_f(-value), weft_f(value)));
+            if (s == WEFT_OK) {
+                wf_wrote_as(wf_ctx_get(), g, WF_WRITE_CLIP_VALUE, site);
+            }
+            weft_scope_end(scope);
+        }
+    }
+    weft_no_grad_end();
+    return s;
+}
+
+/* -- averages ---------------------------------------------------------------------------------------------------------- */
+
+/* The entry of `name`, which is entry `likely` where both modules were built alike; NULL: none. */
+static const weft_named_tensor *entry_like(const weft_module *m, const char *name, int likely)
+{
+    if (likely < m->n && !strcmp(m->entries[likely].name, name)) {
+        return &m->entries[likely];
+    }
+    for (int i = 0; i < m->n; i++) {
+        if (!strcmp(m->entries[i].name, name)) {
+            return &m->entries[i];
+        }
+    }
+    return NULL;
+}
+
+/* Before anything is written. */
+static weft_status check_pair(const weft_module *m, const weft_module *source, int i, double weight)
+{
+    static const char op[] = "module_lerp";
+    const weft_named_tensor *to = &m->entries[i], *from = entry_like(source, to->name, i);
+    if (!from) {
+        wf_api_error(op, WEFT_EINVALID, "the source has no '%s'", to->name);
+        return WEFT_EINVALID;
+    }
+    const weft_shape a = weft_shape_of(to->tensor), b = weft_shape_of(from->tensor);
+    if (a.n < 0 || b.n < 0) {
+        return weft_last_status();
+    }
+    if (a.n != b.n || memcmp(a.v, b.v, (size_t)a.n * sizeof *a.v) != 0) {
+        const weft_tensor pair[2] = {to->tensor, from->tensor};
+        wf_why why;
+        wf_why_clear(&why);
+        wf_fail(&why, WEFT_ESHAPE, "'%s' has another shape in the source", to->name);
+        return (weft_status)wf_raise_status(wf_ctx_get(), op, 2, pair, &why);
+    }
+    wf_ctx *c = wf_ctx_get();
+    const int there = wf_device_of_handle(c, from->tensor);
+    if (m->trained[i] && weight != 1 && there != wf_device_of_handle(c, to->tensor)) {
+        wf_api_error(op, WEFT_EINVALID,
+                     "'%s' is on %s in the source: move one of the two by weft_module_to", to->name,
+                     wf_device_code_name(there));
+        return WEFT_EINVALID;
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_module_lerp(weft_module *m, const weft_module *source, double weight)
+{
+    if (!m || !source) {
+        return fail("module_lerp", WEFT_EINVALID, m ? "the source is NULL" : "the module is NULL");
+    }
+    if (!(weight >= 0 && weight <= 1)) {
+        wf_api_error("module_lerp", WEFT_EINVALID, "weight is %g; it must be in [0, 1]", weight);
+        return WEFT_EINVALID;
+    }
+    wf_ctx *c = wf_ctx_get();
+    const char *site = c ? c->here : NULL;
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < m->n && s == WEFT_OK; i++) {
+        s = check_pair(m, source, i, weight);
+    }
+    weft_no_grad_begin();
+    for (int i = 0; i < m->n && s == WEFT_OK && m != source; i++) {
+        const weft_tensor p = m->entries[i].tensor,
+                          q = entry_like(source, m->entries[i].name, i)->tensor;
+        WF_CALLED_WRITE(w, WF_WRITE_LERP, p, q);
+        s = weight == 1 || !m->trained[i] ? weft_copy_(p, q) : weft_lerp_(p, q, weft_f(weight));
+        wf_called_done(&w, s);
+        if (s == WEFT_OK) {
+            wf_wrote_as(wf_ctx_get(), p, WF_WRITE_LERP, site);
+        }
+    }
+    weft_no_grad_end();
+    return s;
+}

@@ -288,8 +288,8 @@ static weft_tensor run_levels(const weft_nn_recurrent *l, weft_tensor x, states 
 }
 
 /* The states that a caller has, h [levels, batch, hidden], taken apart; false: an error was recorded. */
-static bool take_apart(const weft_nn_recurrent *l, const char *what, const weft_tensor *from,
-                       int64_t batch, weft_tensor *to)
+static bool take_apart(const char *op, const weft_nn_recurrent *l, const char *what,
+                       const weft_tensor *from, int64_t batch, weft_tensor *to)
 {
     const int n = l->layers * l->ways;
     for (int i = 0; i < n; i++) {
@@ -300,8 +300,12 @@ static bool take_apart(const weft_nn_recurrent *l, const char *what, const weft_
     }
     const weft_shape s = weft_shape_of(*from);
     if (weft_ok(*from) && (s.n != 3 || s.v[0] != n || s.v[1] != batch || s.v[2] != l->hidden)) {
-        wf_api_error("recurrent", WEFT_ESHAPE, "%s must be [%d, %lld, %lld]: levels, batch, hidden",
-                     what, n, (long long)batch, (long long)l->hidden);
+        wf_why why;
+        wf_why_clear(&why);
+        wf_fail(&why, WEFT_ESHAPE,
+                "%s must be [%d, %lld, %lld]: layers * directions, batch, hidden", what, n,
+                (long long)batch, (long long)l->hidden);
+        wf_raise_status(wf_ctx_get(), op, 1, from, &why);
         return false;
     }
     for (int i = 0; i < n; i++) {
@@ -351,7 +355,8 @@ static weft_tensor run_sequence(const char *op, const weft_nn_recurrent *l, int 
     if (weft_ok(y)) {
         y = l->batch_first ? weft_transpose(x, 0, 1) : x;
         const int64_t batch = s.v[l->batch_first ? 0 : 1];
-        const bool given = take_apart(l, "h", h, batch, z.h) && take_apart(l, "c", c, batch, z.c);
+        const bool given =
+            take_apart(op, l, "h", h, batch, z.h) && take_apart(op, l, "c", c, batch, z.c);
         y = !weft_ok(y) ? y : given ? run_levels(l, y, &z) : wf_api_last_error();
         y = l->batch_first ? weft_transpose(y, 0, 1) : y;
     }

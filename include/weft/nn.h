@@ -79,6 +79,13 @@ WEFT_API bool weft_module_training(const weft_module *m);
  * skipped. Sums are in the canonical order, so the bits do not depend on the number of threads. */
 WEFT_API weft_status weft_module_clip_grad_norm(weft_module *m, double max_norm,
                                                 double *norm WEFT_OR(nullptr));
+/* Every element of every gradient := held in [-value, value], value > 0; NaN stays. */
+WEFT_API weft_status weft_module_clip_grad_value(weft_module *m, double value);
+/* A moving average of another module's parameters, or a copy of them: every parameter p of m := p + weight * (q - p), as weft_lerp,
+ * where q is the source's of that name, or q itself where weight is 1; every buffer := the source's. weight in [0, 1]; not recorded
+ * for gradients. The source has every name of m, in the same shape, else nothing is written (WEFT_EINVALID, WEFT_ESHAPE); types
+ * may differ, devices where weight is 1. For evaluation: Polyak and Juditsky 1992; target networks: Lillicrap et al. 2016. */
+WEFT_API weft_status weft_module_lerp(weft_module *m, const weft_module *source, double weight);
 
 /* -- initialisers ------------------------------------------------------------------------------------
  * Overwrite t (floating point, any rank unless said), not recorded for gradients. generator NULL: the
@@ -106,6 +113,11 @@ WEFT_API weft_status weft_init_kaiming_uniform(weft_tensor t, double slope, weft
                                                weft_generator *g WEFT_OR(nullptr));
 WEFT_API weft_status weft_init_kaiming_normal(weft_tensor t, double slope, weft_fan fan,
                                               weft_generator *g WEFT_OR(nullptr));
+/* gain times a matrix whose rows, or columns if there are fewer of them, are orthonormal, uniform among all such (Saxe et al. 2014).
+ * The matrix is t with the axes from the second on made one; rank >= 2. Computed in f64 on one thread of the host, 1 s for
+ * 1024 x 1024; it breaks a trace. */
+WEFT_API weft_status weft_init_orthogonal(weft_tensor t, double gain,
+                                          weft_generator *g WEFT_OR(nullptr));
 
 /* -- layers --------------------------------------------------------------------------------------------
  * Each `init` takes the layer to fill, the module, a name under the current prefix ("": right under it) and extents, then
@@ -411,6 +423,8 @@ WEFT_BY_STRUCT_(weft_status, weft_nn_batch_norm2d_init, weft_nn_batch_norm2d_arg
 #define weft_module_to(...) WEFT_S_((weft_module_to)(__VA_ARGS__))
 #define weft_module_zero_grad(...) WEFT_S_((weft_module_zero_grad)(__VA_ARGS__))
 #define weft_module_clip_grad_norm(...) WEFT_S_(WEFT_R_((weft_module_clip_grad_norm)(__VA_ARGS__)))
+#define weft_module_clip_grad_value(...) WEFT_S_(WEFT_R_((weft_module_clip_grad_value)(__VA_ARGS__)))
+#define weft_module_lerp(...) WEFT_S_(WEFT_R_((weft_module_lerp)(__VA_ARGS__)))
 #define weft_init_constant(...) WEFT_S_((weft_init_constant)(__VA_ARGS__))
 #define weft_init_uniform(...) WEFT_S_((weft_init_uniform)(__VA_ARGS__))
 #define weft_init_normal(...) WEFT_S_((weft_init_normal)(__VA_ARGS__))
@@ -419,6 +433,7 @@ WEFT_BY_STRUCT_(weft_status, weft_nn_batch_norm2d_init, weft_nn_batch_norm2d_arg
 #define weft_init_xavier_normal(...) WEFT_S_((weft_init_xavier_normal)(__VA_ARGS__))
 #define weft_init_kaiming_uniform(...) WEFT_S_((weft_init_kaiming_uniform)(__VA_ARGS__))
 #define weft_init_kaiming_normal(...) WEFT_S_((weft_init_kaiming_normal)(__VA_ARGS__))
+#define weft_init_orthogonal(...) WEFT_S_(WEFT_R_((weft_init_orthogonal)(__VA_ARGS__)))
 #endif
 /* clang-format on */
 

@@ -264,7 +264,7 @@ WEFT_API weft_status weft_topk(weft_tensor x, int64_t k, int axis, bool smallest
                                weft_tensor *values, weft_tensor *indices WEFT_OR(nullptr));
 
 /* -- what depends on values -----------------------------------------------------------------------------------
- * These read their operands: they wait for a device and break a trace. Results are on the operand's device. */
+ * These read their operands, where nothing else is said: they wait for a device and break a trace. Results are on the operand's device. */
 /* i64 [n, rank of x]: where x is not 0, in row-major order. */
 WEFT_API weft_tensor weft_nonzero(weft_tensor x);
 /* [n]: the elements of x where mask (bool) is true, in row-major order; both broadcast. Gradients flow to x. */
@@ -275,7 +275,8 @@ WEFT_API weft_status weft_unique(weft_tensor x, weft_tensor *values,
                                  weft_tensor *inverse WEFT_OR(nullptr),
                                  weft_tensor *counts WEFT_OR(nullptr));
 /* i64 of values' shape: where each would go into `sorted` [n], ascending, to keep it so: before its equals, or after them
- * (right). NaN is above all numbers. Order is not checked. */
+ * (right). Or row by row: `sorted` [.., n] and values [.., m] with the same leading extents. NaN is above all numbers. Order is
+ * not checked. In a trace and on a device nothing is read: some rows for each bit of an index. */
 WEFT_API weft_tensor weft_searchsorted(weft_tensor sorted, weft_tensor values,
                                        bool right WEFT_OR(false));
 

@@ -160,6 +160,8 @@ static void modules(arguments *a)
         break;
     case 10:
         S("module", weft_module_clip_grad_norm(m, a->d[0], odd(2) ? NULL : &a->d[1]));
+        S("module", weft_module_clip_grad_value(m, a->d[0]));
+        S("module", weft_module_lerp(m, odd(4) ? m : NULL, a->d[0]));
         break;
     case 11:
         S("module", weft_module_to(m, (weft_device){INT(a->i[0]), INT(a->i[1])}));
@@ -179,6 +181,7 @@ static void modules(arguments *a)
     case 15:
         S("init", weft_init_xavier_uniform(x, a->d[0], NULL));
         S("init", weft_init_xavier_normal(x, a->d[0], NULL));
+        S("init", weft_init_orthogonal(x, a->d[0], NULL));
         break;
     case 16:
     case 17:

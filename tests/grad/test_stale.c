@@ -133,6 +133,7 @@ Test(stale, writes_that_are_no_rows_are_named)
         WRITES("init_xavier_normal", like, weft_init_xavier_normal(x, 1, NULL));
         WRITES("init_kaiming_uniform", like, weft_init_kaiming_uniform(x, 0, WEFT_FAN_IN, NULL));
         WRITES("init_kaiming_normal", like, weft_init_kaiming_normal(x, 0, WEFT_FAN_OUT, NULL));
+        WRITES("init_orthogonal", like, weft_init_orthogonal(x, 1, NULL));
         WRITES("data_mut", like, weft_data_mut(x) ? WEFT_OK : WEFT_EINVALID);
     }
 }

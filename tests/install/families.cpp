@@ -180,6 +180,8 @@ static void modules()
     weft_optim *sgd = weft_sgd_new(m, 0.1), *adamw = weft_adamw_new(m);
     CHECK(sgd && adamw && weft_backward(weft_mean(weft_square(x))) == WEFT_OK);
     CHECK(weft_module_clip_grad_norm(m, 1.0) == WEFT_OK && weft_optim_step(sgd) == WEFT_OK);
+    CHECK(weft_module_clip_grad_value(m, 1.0) == WEFT_OK && weft_module_lerp(m, m, 0.5) == WEFT_OK);
+    CHECK(weft_init_orthogonal(linear.weight, 1.0) == WEFT_OK);
     CHECK(weft_ok(weft_nn_batch_norm2d_forward(&batch, weft_nn_conv2d_forward(&conv, weft_ones(weft_shape(1, 1, 4, 4))))));
     weft_tensor wide = weft_nn_conv2d_forward(&conv, weft_ones(weft_shape(1, 1, 4, 4)));
     wide = weft_nn_conv_transpose2d_forward(&back, weft_nn_group_norm_forward(&group, wide));

@@ -259,6 +259,7 @@ static weft_status model_step(model *a)
     weft_tensor y = weft_nn_linear_forward(&a->head, h);
     TRY(weft_backward(weft_cross_entropy(y, weft_reshape(x, weft_shape(6)))));
     TRY(weft_module_clip_grad_norm(a->m, 0.5, NULL));
+    TRY(weft_module_clip_grad_value(a->m, 0.1));
     TRY(weft_optim_step(a->optim));
     return weft_module_zero_grad(a->m);
 }

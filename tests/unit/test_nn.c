@@ -434,6 +434,38 @@ Test(nn, initialisers_have_the_moments_of_their_formulas)
     cr_assert(m.low == 7 && m.high == 7);
 }
 
+/* Rows, or columns, are orthogonal and of length gain; of 4096 rotations of the plane, the angles are spread evenly. */
+Test(nn, orthogonal_matrices)
+{
+    static const int64_t extents[][3] = {{5, 5, 1}, {12, 3, 1}, {3, 2, 4}, {1, 7, 1}, {64, 64, 1}};
+    weft_generator g = {3, 0};
+    for (size_t k = 0; k < sizeof extents / sizeof *extents; k++) {
+        const int64_t *e = extents[k];
+        weft_tensor t = weft_zeros(weft_shape(e[0], e[1], e[2]), k % 2 ? WEFT_F64 : WEFT_F32);
+        cr_assert_eq(weft_init_orthogonal(t, 2, &g), WEFT_OK, "%s", weft_last_error());
+        weft_tensor a = weft_reshape(weft_cast(t, WEFT_F64), weft_shape(e[0], -1));
+        a = e[0] < e[1] * e[2] ? weft_transpose(a, 0, 1) : a;
+        weft_tensor square = weft_matmul(weft_transpose(a, 0, 1), a);
+        weft_tensor off = weft_sub(
+            square, weft_mul(weft_eye(weft_dim(a, 1), weft_dim(a, 1), 0, WEFT_F64), weft_f(4)));
+        cr_assert_lt(weft_item_f64(weft_max(weft_abs(off))), k % 2 ? 1e-14 : 2e-6);
+    }
+    int quarter[8] = {0};
+    weft_tensor t = weft_zeros(weft_shape(2, 2), WEFT_F64);
+    for (int i = 0; i < 4096; i++) {
+        double v[4];
+        cr_assert_eq(weft_init_orthogonal(t, 1, &g), WEFT_OK);
+        cr_assert_eq(weft_to_array(t, v, 4, WEFT_F64), WEFT_OK);
+        const bool mirror = v[0] * v[3] - v[1] * v[2] < 0;
+        quarter[4 * mirror + 2 * (v[0] > 0) + (v[2] > 0)]++;
+    }
+    for (int i = 0; i < 8; i++) {
+        cr_assert(quarter[i] > 400 && quarter[i] < 624, "%d: %d", i, quarter[i]);
+    }
+    cr_assert_eq(weft_init_orthogonal(weft_zeros(weft_shape(4), WEFT_F32), 1, NULL), WEFT_ESHAPE);
+    cr_assert_eq(weft_init_orthogonal(weft_zeros(weft_shape(0, 3), WEFT_F32), 1, NULL), WEFT_OK);
+}
+
 Test(nn, initialisers_refuse_what_has_no_meaning)
 {
     weft_tensor v = weft_zeros(weft_shape(4), WEFT_F32), i = weft_zeros(weft_shape(4, 4), WEFT_I32);
@@ -614,6 +646,102 @@ Test(nn, clipping_scales_by_the_global_norm)
     cr_assert_eq(weft_module_zero_grad(m), WEFT_OK);
     cr_assert_not(weft_has_grad(a));
     cr_assert_eq(weft_module_clip_grad_norm(m, 0, NULL), WEFT_EINVALID);
+    weft_module_free(m);
+}
+
+Test(nn, clipping_by_value_holds_every_element)
+{
+    weft_module *m = fresh(1);
+    weft_tensor a = weft_module_parameter(m, "a", weft_zeros(weft_shape(4), WEFT_F32));
+    weft_module_parameter(m, "unused", weft_zeros(weft_shape(1), WEFT_F32));
+    cr_assert_eq(weft_module_clip_grad_value(m, 1), WEFT_OK);
+    weft_set_grad(a, weft_from_data((float[]){-3, 0.25f, 3, NAN}, weft_shape(4), WEFT_F32));
+    weft_tensor b = weft_ones(weft_shape(4), WEFT_F32);
+    OK(weft_requires_grad_(b, true));
+    weft_tensor y = weft_sum(weft_mul(b, weft_grad(a)));
+    cr_assert_eq(weft_module_clip_grad_value(m, 0.5), WEFT_OK);
+    float g[4];
+    cr_assert_eq(weft_to_array(weft_grad(a), g, 4, WEFT_F32), WEFT_OK);
+    cr_assert(g[0] == -0.5f && g[1] == 0.25f && g[2] == 0.5f && isnan(g[3]));
+    cr_assert_eq(weft_backward(y), WEFT_EGRAD);
+    cr_assert(strstr(weft_last_error(), "module_clip_grad_value at "), "%s", weft_last_error());
+    cr_assert_eq(weft_module_clip_grad_value(m, 0), WEFT_EINVALID);
+    cr_assert_eq(weft_module_clip_grad_value(NULL, 1), WEFT_EINVALID);
+    weft_module_free(m);
+}
+
+/* -- averages ------------------------------------------------------------------------------------------------ */
+
+static weft_module *averaged(uint64_t seed, weft_dtype dtype)
+{
+    weft_generator g = {seed, 0};
+    weft_module *m = weft_module_new(NULL);
+    weft_module_parameter(m, "w", weft_randn(weft_shape(3, 5), dtype, .generator = &g));
+    weft_module_parameter(m, "b", weft_randn(weft_shape(7), dtype, .generator = &g));
+    weft_module_buffer(m, "mean", weft_randn(weft_shape(2), dtype, .generator = &g));
+    weft_module_buffer(m, "count", weft_full(weft_shape(), (double)seed, WEFT_I64));
+    return m;
+}
+
+Test(nn, averages_follow_their_formula)
+{
+    weft_module *m = averaged(1, WEFT_F32), *source = averaged(2, WEFT_F32);
+    float p[3][15], q[15], got[15];
+    for (int i = 0; i < 3; i++) {
+        weft_to_array(weft_module_at(m, i).tensor, p[i], weft_numel(weft_module_at(m, i).tensor),
+                      WEFT_F32);
+    }
+    OK(weft_module_lerp(m, source, 0.25));
+    for (int i = 0; i < 3; i++) {
+        const int64_t n = weft_numel(weft_module_at(m, i).tensor);
+        weft_to_array(weft_module_at(source, i).tensor, q, n, WEFT_F32);
+        weft_to_array(weft_module_at(m, i).tensor, got, n, WEFT_F32);
+        for (int64_t k = 0; k < n; k++) {
+            const double want = i < 2 ? p[i][k] + 0.25 * ((double)q[k] - p[i][k]) : q[k];
+            cr_assert(i < 2 ? fabs(got[k] - want) < 1e-6 : got[k] == q[k], "%d %g", i, want);
+        }
+    }
+    cr_assert_eq(weft_item_i64(weft_module_get(m, "count")), 2);
+    OK(weft_module_lerp(m, m, 0.5));
+    OK(weft_module_lerp(m, source, 0));
+    OK(weft_module_lerp(m, source, 1));
+    for (int i = 0; i < weft_module_count(m); i++) {
+        cr_assert(weft_item_f64(weft_all(weft_equal(weft_module_at(m, i).tensor,
+                                                    weft_module_at(source, i).tensor))) == 1);
+        cr_assert_not(
+            weft_shares_memory(weft_module_at(m, i).tensor, weft_module_at(source, i).tensor));
+    }
+    weft_module *halves = averaged(3, WEFT_BF16);
+    OK(weft_module_lerp(m, halves, 0.5)); /* an average in f32 of parameters in bf16 */
+    OK(weft_module_lerp(halves, m, 1));
+    weft_module_free(halves);
+    weft_module_free(source);
+    weft_module_free(m);
+}
+
+/* What does not fit is said before anything is written. */
+Test(nn, averages_of_other_modules_are_refused)
+{
+    weft_module *m = averaged(1, WEFT_F32), *source = weft_module_new(NULL);
+    weft_module_buffer(source, "count", weft_full(weft_shape(), 9, WEFT_I64));
+    weft_module_parameter(source, "b", weft_zeros(weft_shape(7), WEFT_F32));
+    weft_module_parameter(source, "w", weft_zeros(weft_shape(3, 5), WEFT_F32));
+    const uint32_t writes = weft_write_count(weft_module_get(m, "w"));
+#define REFUSES(call, status, text)                                                                \
+    do {                                                                                           \
+        cr_assert_eq(call, status);                                                                \
+        cr_assert(strstr(weft_last_error(), text), "%s", weft_last_error());                       \
+    } while (0)
+    REFUSES(weft_module_lerp(m, source, 1), WEFT_EINVALID, "the source has no 'mean'");
+    weft_module_buffer(source, "mean", weft_zeros(weft_shape(3), WEFT_F32));
+    REFUSES(weft_module_lerp(m, source, 1), WEFT_ESHAPE, "'mean' has another shape in the source");
+    REFUSES(weft_module_lerp(m, source, 1.5), WEFT_EINVALID, "weight is 1.5");
+    REFUSES(weft_module_lerp(m, source, NAN), WEFT_EINVALID, "weight is nan");
+    REFUSES(weft_module_lerp(NULL, source, 1), WEFT_EINVALID, "the module is NULL");
+    REFUSES(weft_module_lerp(m, NULL, 1), WEFT_EINVALID, "the source is NULL");
+#undef REFUSES
+    cr_assert_eq(weft_write_count(weft_module_get(m, "w")), writes);
+    weft_module_free(source);
     weft_module_free(m);
 }
 

@@ -289,11 +289,73 @@ Test(values, searchsorted)
     IS(weft_searchsorted(bytes, weft_f(2.5), false), weft_shape(), 2);
     IS(weft_searchsorted(weft_zeros(weft_shape(0), WEFT_F32), values, false), weft_shape(2, 4), 0,
        0, 0, 0, 0, 0, 0, 0);
-    check_error("rank 2", weft_searchsorted(values, sorted, false), WEFT_ESHAPE, "rank 2, not 1");
+    check_error("other rows", weft_searchsorted(values, sorted, false), WEFT_ESHAPE,
+                "not those of");
+    check_error("a number", weft_searchsorted(weft_f(1), sorted, false), WEFT_ESHAPE, "rank 0");
     for (int64_t n = 1; n <= 17; n++) {
         check_searches(n, 1 + n % 9);
         check_searches(n, 17);
     }
+    weft_scope_end(sc);
+}
+
+typedef struct search_case {
+    bool right;
+} search_case;
+
+static weft_status trace_search(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                                int n_out)
+{
+    const search_case *k = self;
+    (void)n_in, (void)n_out;
+    out[0] = weft_searchsorted(in[0], in[1], k->right);
+    return weft_error_status(out[0]);
+}
+
+/* Rows by rows is each row by itself; a trace, which is not broken, finds the same. */
+static void check_rows(int64_t rows, int64_t n, int64_t m, weft_dtype dtype)
+{
+    weft_generator g = {(uint64_t)(rows * 100 + n * 10 + m), 0};
+    weft_tensor s, v, got, traced, row[8];
+    weft_tensor a = weft_randint(weft_shape(rows, 2, n), 0, 9, dtype, .generator = &g);
+    v = weft_randint(weft_shape(rows, 2, m), -1, 10, dtype, .generator = &g);
+    if (dtype == WEFT_F32) {
+        a = weft_masked_fill(a, weft_equal(a, weft_i(8)), weft_f(NAN));
+        v = weft_masked_fill(v, weft_equal(v, weft_i(9)), weft_f(NAN));
+    }
+    cr_assert_eq(weft_sort(a, -1, false, &s, NULL), WEFT_OK);
+    for (int right = 0; right < 2; right++) {
+        got = weft_searchsorted(s, v, right);
+        for (int64_t r = 0; r < 2 * rows; r++) {
+            row[r] = weft_searchsorted(weft_select(weft_flatten(s, 0, 1), 0, r),
+                                       weft_select(weft_flatten(v, 0, 1), 0, r), right);
+        }
+        weft_tensor want = weft_reshape(weft_stack(row, (int)(2 * rows), 0), weft_shape_of(v));
+        cr_assert(weft_item_f64(weft_all(weft_equal(got, want))) == 1, "%s", weft_last_error());
+        search_case k = {right};
+        weft_jit *j = weft_jit_trace(trace_search, &k, .single_graph = true);
+        weft_tensor flat[2] = {weft_select(weft_flatten(s, 0, 1), 0, 1), v};
+        weft_tensor in[2] = {s, v};
+        cr_assert_eq(weft_jit_call(j, in, 2, &traced, 1), WEFT_OK, "%s", weft_last_error());
+        cr_assert(weft_item_f64(weft_all(weft_equal(got, traced))) == 1);
+        cr_assert_eq(weft_jit_call(j, flat, 2, &traced, 1), WEFT_OK, "%s", weft_last_error());
+        want = weft_searchsorted(flat[0], v, right);
+        cr_assert(weft_item_f64(weft_all(weft_equal(want, traced))) == 1);
+        weft_jit_free(j);
+    }
+}
+
+Test(values, searchsorted_of_rows)
+{
+    for (int64_t n = 0; n <= 9; n++) {
+        weft_scope sc = weft_scope_begin();
+        check_rows(1 + n % 3, n, 1 + n * 3 % 7, n % 2 ? WEFT_F32 : WEFT_I64);
+        weft_scope_end(sc);
+    }
+    weft_scope sc = weft_scope_begin();
+    check_rows(4, 17, 21, WEFT_F32);
+    weft_tensor none = weft_zeros(weft_shape(0, 3), WEFT_F32);
+    IS(weft_searchsorted(none, weft_zeros(weft_shape(0, 2), WEFT_F32), false), weft_shape(0, 2));
     weft_scope_end(sc);
 }
 
