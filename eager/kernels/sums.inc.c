@@ -39,6 +39,16 @@ WF_INLINE wf_vec_f32 seconds_bf16(const uint16_t *p)
 {
     return (wf_vec_f32)(pairs_bf16(p) & 0xFFFF0000u);
 }
+#if WF_VBYTES == 64
+/* Of 32 values the 16 from `first` on, in order: a shuffle of halves that leaves the lower ones out. */
+WF_INLINE wf_vec_f32 half_bf16(const uint16_t *p, const int first)
+{
+    enum { UPPER = 0xAAAAAAAA };
+    const __m512i each = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i places = _mm512_slli_epi32(_mm512_add_epi32(each, _mm512_set1_epi32(first)), 16);
+    return (wf_vec_f32)_mm512_maskz_permutexvar_epi16(UPPER, places, (__m512i)pairs_bf16(p));
+}
+#endif
 /* A register of f32 from as many halves; SSE2 has no instruction for it, and is not timed. */
 #if WF_VBYTES == 16
 __attribute__((noinline)) static
@@ -71,6 +81,10 @@ WF_INLINE
 #define SFX bf16
 #define EVEN(p) firsts_bf16(p)
 #define ODD(p) seconds_bf16(p)
+#if WF_VBYTES == 64
+#define FIRSTS(p) half_bf16(p, 0)
+#define LASTS(p) half_bf16(p, 16)
+#endif
 #define ONE(v) wf_f32_of_bf16(v)
 #define NOTHING 0x8000
 #include "eager/kernels/sums_t.h"

@@ -5,7 +5,7 @@
  * SFX (of the functions), GET(p) (a register of values of type S at p, as T), ONE(v) (a value as T) and
  * NOTHING (-0 in type S), and undefines all but T, TSFX and ESIZE. Instead of GET it may define EVEN(p) and ODD(p): of
  * two registers of values the ones at even and at odd places, which for bf16 are a shift and a mask, no shuffle.
- * They are added as they are and put in order at the end. ONE_BY_ONE: less code, for what is always large.
+ * They are added as they are and put in order at the end; FIRSTS(p) and LASTS(p), if defined, are the two in order. ONE_BY_ONE: less code, for what is always large.
  *
  * Invariant: the order is that of reduce_canon.h; a missing element is -0, which changes no bits.
  */
@@ -50,6 +50,17 @@
     }
 #define IN_ORDER(v, n) EACH_PAIR(v, n, WF_LIST(LOW), WF_LIST(HIGH))
 #define IN_PAIRS(v, n) EACH_PAIR(v, n, WF_LIST(EVENS), WF_LIST(ODDS))
+#endif
+
+/* The same in order, where that takes no more instructions. */
+#if defined(FIRSTS)
+#define PLAIN(p, k) ((k) % 2 ? LASTS((p) + ((k)-1) * VN) : FIRSTS((p) + (k)*VN))
+#define PLAIN_IN_ORDER(v, n)
+#define PLAIN_IN_PAIRS(v, n)
+#else
+#define PLAIN(p, k) VALUES(p, k)
+#define PLAIN_IN_ORDER(v, n) IN_ORDER(v, n)
+#define PLAIN_IN_PAIRS(v, n) IN_PAIRS(v, n)
 #endif
 
 /* Rows of halves are too short for hardware to fetch ahead of them: memory is asked for the n values at p. */
@@ -390,28 +401,70 @@ static void FN(tree)(void *outv, const void *xv, int64_t stride, int64_t rows, i
 #undef PAIR
 }
 
+#if defined(__AVX512F__)
+/* What rows does, of eight and whole strips: their addresses stay in registers, and missing elements start the sums. */
+static void FN(rows8)(T *acc, const void *const *rows, int64_t ncols, bool init)
+{
+    const S *x[WF_ROWS_AT_ONCE];
+    WF_UNROLL for (int r = 0; r < WF_ROWS_AT_ONCE; r++)
+    {
+        x[r] = rows[r];
+    }
+    for (int64_t c = 0; c < ncols; c += FN(STRIP)) {
+        V v[4];
+        WF_UNROLL for (int k = 0; k < 4; k++)
+        {
+            v[k] = init ? -(V){0} : (V)(*(const VMEM *)(acc + c + k * VN));
+        }
+        PLAIN_IN_PAIRS(v, 4)
+        WF_UNROLL for (int r = 0; r < WF_ROWS_AT_ONCE; r++)
+        {
+            WF_UNROLL for (int k = 0; k < 4; k++)
+            {
+                v[k] = v[k] + PLAIN(x[r] + c, k);
+            }
+        }
+        PLAIN_IN_ORDER(v, 4)
+        WF_UNROLL for (int k = 0; k < 4; k++)
+        {
+            PUT(acc + c + k * VN, v[k]);
+        }
+    }
+}
+#endif
+
 /* acc[c] = acc[c] + rows[0][c] + rows[1][c] ... in this order; init: starts at rows[0]. The rows of the next call are
  * `ahead` elements behind these. */
 static void FN(rows)(void *accv, const void *const *rows, int64_t nrows, int64_t ncols, int init,
                      int64_t ahead)
 {
     T *acc = accv;
+#if defined(__AVX512F__)
+    const bool is_f16 = ALONE && sizeof(S) < ESIZE; /* 4 % slower so, which nothing explains */
+    if (nrows == WF_ROWS_AT_ONCE && ahead == 0 && ncols % FN(STRIP) == 0 && !is_f16) {
+        FN(rows8)(acc, rows, ncols, init);
+        return;
+    }
+#endif
     const bool second = ahead != 0 && wf_amd(); /* rows of any type, into the second cache */
-    /* Columns behind the last strip are the end of one more, which overlaps it: taken first, and put aside. */
-    T aside[FN(STRIP)];
-    bool first = ncols > FN(STRIP) && ncols % FN(STRIP) != 0;
-    const bool overlaps = first;
-    int64_t c = first ? ncols - FN(STRIP) : 0;
+    /* Columns behind the last strip are the end of one more, which overlaps it and starts from what those were before. */
+    T before[FN(STRIP)];
+    const T *from = acc;
+    bool overlaps = ncols > FN(STRIP) && ncols % FN(STRIP) != 0;
+    int64_t c = 0;
+    if (overlaps && !init) {
+        memcpy(before, acc + ncols - FN(STRIP), sizeof before);
+    }
 #define ROW(r) ((const S *)rows[r] + c)
-    for (; c + FN(STRIP) <= ncols; c = first ? 0 : c + FN(STRIP), first = false) {
-        T *const to = first ? aside : acc + c;
+again:
+    for (; c + FN(STRIP) <= ncols; c += FN(STRIP)) {
         V v[4];
         WF_UNROLL for (int k = 0; k < 4; k++)
         {
-            v[k] = init ? VALUES(ROW(0), k) : (V)(*(const VMEM *)(acc + c + k * VN));
+            v[k] = init ? PLAIN(ROW(0), k) : (V)(*(const VMEM *)(from + c + k * VN));
         }
         if (!init) {
-            IN_PAIRS(v, 4)
+            PLAIN_IN_PAIRS(v, 4)
         }
         int64_t r = init ? 1 : 0;
 #if defined(__AVX512F__)
@@ -421,7 +474,7 @@ static void FN(rows)(void *accv, const void *const *rows, int64_t nrows, int64_t
     case n:                                                                                        \
         WF_UNROLL for (int k = 0; k < 4; k++)                                                      \
         {                                                                                          \
-            v[k] = v[k] + VALUES(ROW(nrows - n), k);                                               \
+            v[k] = v[k] + PLAIN(ROW(nrows - n), k);                                                \
         }                                                                                          \
         __attribute__((fallthrough));
             EACH(8)
@@ -441,7 +494,7 @@ static void FN(rows)(void *accv, const void *const *rows, int64_t nrows, int64_t
         for (; r < nrows; r++) {
             WF_UNROLL for (int k = 0; k < 4; k++)
             {
-                v[k] = v[k] + VALUES(ROW(r), k);
+                v[k] = v[k] + PLAIN(ROW(r), k);
             }
             if (second) {
                 EACH_LINE(FN(STRIP)) __builtin_prefetch(ROW(r) + ahead + k, 0, 2);
@@ -449,15 +502,17 @@ static void FN(rows)(void *accv, const void *const *rows, int64_t nrows, int64_t
                 FETCH(ROW(r) + ahead, FN(STRIP))
             }
         }
-        IN_ORDER(v, 4)
+        PLAIN_IN_ORDER(v, 4)
         WF_UNROLL for (int k = 0; k < 4; k++)
         {
-            PUT(to + k * VN, v[k]);
+            PUT(acc + c + k * VN, v[k]);
         }
     }
     if (overlaps) {
-        memcpy(acc + c, aside + FN(STRIP) - (ncols - c), (size_t)(ncols - c) * sizeof(T));
-        return;
+        overlaps = false;
+        c = ncols - FN(STRIP);
+        from = before - c;
+        goto again;
     }
     for (; c < ncols; c++) {
         T v = init ? ONE(*ROW(0)) : acc[c];
@@ -487,6 +542,11 @@ static void FN(rows)(void *accv, const void *const *rows, int64_t nrows, int64_t
 #undef VALUES
 #undef IN_ORDER
 #undef IN_PAIRS
+#undef PLAIN
+#undef PLAIN_IN_ORDER
+#undef PLAIN_IN_PAIRS
+#undef FIRSTS
+#undef LASTS
 #undef EACH_PAIR
 #undef LOW
 #undef HIGH
