@@ -451,7 +451,7 @@ static void FN(rows)(void *accv, const void *const *rows, int64_t nrows, int64_t
     T before[FN(STRIP)];
     const T *from = acc;
     bool overlaps = ncols > FN(STRIP) && ncols % FN(STRIP) != 0;
-    int64_t c = 0;
+    int64_t c = 0, behind = 0; /* columns in acc, and of them those that lie before `from` */
     if (overlaps && !init) {
         memcpy(before, acc + ncols - FN(STRIP), sizeof before);
     }
@@ -461,7 +461,7 @@ again:
         V v[4];
         WF_UNROLL for (int k = 0; k < 4; k++)
         {
-            v[k] = init ? PLAIN(ROW(0), k) : (V)(*(const VMEM *)(from + c + k * VN));
+            v[k] = init ? PLAIN(ROW(0), k) : (V)(*(const VMEM *)(from + (c - behind) + k * VN));
         }
         if (!init) {
             PLAIN_IN_PAIRS(v, 4)
@@ -511,7 +511,8 @@ again:
     if (overlaps) {
         overlaps = false;
         c = ncols - FN(STRIP);
-        from = before - c;
+        from = before;
+        behind = c;
         goto again;
     }
     for (; c < ncols; c++) {
