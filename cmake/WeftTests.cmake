@@ -206,7 +206,7 @@ foreach(source IN LISTS weft_test_sources)
 endforeach()
 
 if(TARGET test_cuda_ptx) # it runs them again
-    add_dependencies(test_cuda_ptx test_cuda_ops test_cuda_graphs test_cuda_rows test_cuda_programs)
+    add_dependencies(test_cuda_ptx test_cuda_ops test_cuda_graphs test_cuda_rows test_cuda_programs test_gpu_train)
 endif()
 
 # What the GPU's suites have the fake NVRTC compile is collected, and a share of it compiled by the real one afterwards, if

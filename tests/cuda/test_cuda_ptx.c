@@ -557,7 +557,8 @@ Test(cuda_ptx, programs)
 {
     NOT_SANITIZED();
     run_suite("test_cuda_programs",
-              "cuda_programs/@(short_columns|columns_in_words|long_odd_rows|flat_draws|many_sums*)",
+              "cuda_programs/"
+              "@(short_columns|columns_in_words|long_odd_rows|flat_draws|many_sums*|in_place_of*)",
               SHARE, 20);
 }
 
@@ -566,4 +567,11 @@ Test(cuda_ptx, rows)
     NOT_SANITIZED();
     run_suite("test_cuda_rows", "cuda_rows/@(products|pooling|bad_indices*|attention_without_keys)",
               SHARE, 20);
+}
+
+/* All kernels of training steps: two accesses to a byte are held to a barrier between them. */
+Test(cuda_ptx, training)
+{
+    NOT_SANITIZED();
+    run_suite("test_gpu_train", "gpu_train/small_model", "", 20);
 }
