@@ -10,6 +10,7 @@
 #ifndef WEFT_GPU_RUNNER
 #include "tests/cuda/driver/fake.h"
 #endif
+#include "eager/dense.h"
 #include "jit/gpu/impl.h"
 #include "jit/lower.h"
 #include "tests/jit/cuda_support.h"
@@ -418,6 +419,93 @@ Test(cuda_programs, many_runs)
         launches += run_many(&s.p, o, "one of many runs");
     }
     cr_assert_lt(launches, (int64_t)effort_of(30) * MOST_RUNS);
+}
+
+/* Runs [0, n) of p on memory that lies end to end in x (its inputs), each of a few elements, by the tile interpreter and on the device; how
+ * many launches it took. */
+static int64_t run_small(const wf_program *p, int n, bool rows, const float *x, float *got,
+                         float *want)
+{
+    enum { EACH = 8, SOURCES = 2, MANY = 1600 };
+    static wf_program_args on[MANY];
+    static wf_view src[MANY][SOURCES], dst[MANY], to[MANY];
+    static const float factors[3] = {1.5F, -2, 0.25F};
+    static const void *scalar[3] = {&factors[0], &factors[1], &factors[2]};
+    static mirror m;
+    wf_cuda_counters before, after;
+    wf_why why = {0};
+    const int64_t all = (int64_t)MANY * EACH;
+    const wf_view whole[2] = {
+        wf_view_dense(got, WEFT_F32, 1, &all),
+        wf_view_dense((float *)(uintptr_t)x, WEFT_F32, 1, (int64_t[]){all * SOURCES})};
+    cr_assert_leq(n, MANY);
+    memset(&m, 0, sizeof m);
+    for (int i = 0; i < 2; i++)
+        mirror_add(&m, &whole[i]);
+    mirror_upload(&m);
+    for (int i = 0; i < n; i++) {
+        const int64_t count = 3 + i % 3 * 2; /* alike: neither one nor vectors */
+        for (int k = 0; k < SOURCES; k++)
+            src[i][k] = wf_view_dense((float *)(uintptr_t)x + (i * SOURCES + k) * EACH, WEFT_F32, 1,
+                                      &count);
+        dst[i] = wf_view_dense(want + i * EACH, WEFT_F32, 1, &count);
+        dst[i].strides[0] = !rows;
+        on[i] = (wf_program_args){
+            .dst = &dst[i], .src = src[i], .scalars = &scalar[i / 7 % 3], .axes = rows};
+        cr_assert_eq(wf_program_run_on(p, &on[i]), 0);
+        to[i] = dst[i];
+        to[i].data = got + i * EACH;
+        to[i] = mirror_view(&m, &to[i]);
+        on[i].dst = &to[i];
+        for (int k = 0; k < SOURCES; k++)
+            src[i][k] = mirror_view(&m, &src[i][k]);
+    }
+    wf_cuda_get_counters(&before);
+    cr_assert_eq(wf_gpu_programs(0, p, n, on, &why), 0, "%s", why.rule);
+    wf_cuda_get_counters(&after);
+    cr_assert_eq(mirror_download(&m, &why), 0, "%s", why.rule);
+    mirror_check(&m);
+    return after.launches - before.launches;
+}
+
+/* So many runs that arguments of 128, 512 and 4095 words are full, lack one, or have one more; old drivers take 512. */
+Test(cuda_programs, arguments_full_of_runs)
+{
+    NEED_FIBERS();
+    static float x[1600 * 8 * 2], got[1600 * 8], want[1600 * 8];
+    static wf_program p;
+    static const int room[2][3] = {{23, 100, 817},
+                                   {15, 63, 511}}; /* runs of 5 words behind 10, of 8 behind 6 */
+    wf_cuda_info *info = (wf_cuda_info *)(uintptr_t)wf_cuda_get_info(0);
+    const int driver = info->driver;
+    for (size_t i = 0; i < sizeof x / sizeof *x; i++)
+        x[i] = (float)(int)(values_hash(i) % 2001) * 1e-3F - 1;
+    for (int c = 0; c < 2 * 2 * 3 * 4; c++) {
+        const int rows = c & 1, old = c >> 1 & 1, by = c / 4 % 4, *of = room[rows];
+        const int n = by == 3 ? 2 * of[c / 16] - 1 : of[c / 16] + by - 1,
+                  most = of[old || driver < 12010 ? 1 : 2];
+        if (n > 1600)
+            continue;
+        char what[64];
+        snprintf(what, sizeof what, "%s of %d, driver %d", rows ? "sums" : "products", n, old);
+        wf_program_init(&p);
+        int y = wf_program_input(&p, WEFT_F32);
+        y = program_map2(&p, WF_OP_MUL, y, wf_program_input(&p, WEFT_F32));
+        if (rows)
+            y = wf_program_reduce(&p, WF_OP_SUM, y);
+        else
+            y = program_map2(&p, WF_OP_MUL, y, wf_program_scalar(&p, WEFT_F32));
+        wf_program_output(&p, y);
+        cr_assert_eq(wf_program_finish(&p), 0);
+        memset(got, 0x5A, sizeof got);
+        memset(want, 0x5A, sizeof want);
+        info->driver = old ? 12000 : driver;
+        const int64_t launches = run_small(&p, n, rows, x, got, want);
+        cr_assert_eq(memcmp(got, want, sizeof got), 0, "%s", what);
+        cr_assert_eq(launches, (n + most - 1) / most * (rows ? 2 : 1), "%s: %d launches", what,
+                     (int)launches);
+    }
+    info->driver = driver;
 }
 
 /* The first axis becomes the adjacent one. */
