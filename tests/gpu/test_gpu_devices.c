@@ -504,3 +504,70 @@ Test(gpu_devices, both_sides_at_random)
         run_case(effort_option("WEFT_TEST_CASE", 0));
     gpu_check_races();
 }
+
+/* -- offsets of 64 bits --------------------------------------------------------------------------------------------- */
+enum { FAR_ROWS = 2, FAR_COLUMNS = 100 };
+
+/* Two rows of a tensor of 2^31 elements and some more, `apart` from one another; turned: as columns. */
+static void far_functions(weft_tensor t, int64_t apart, bool turned, results *r)
+{
+    weft_tensor x = weft_as_strided(t, weft_shape(FAR_ROWS, FAR_COLUMNS), weft_shape(apart, 1), 0);
+    x = turned ? weft_transpose(x, 0, 1) : x;
+    weft_tensor f = weft_cast(x, WEFT_F32), values, at;
+    cr_assert_eq(weft_sort(x, 1, false, &values, &at), WEFT_OK, "%s", weft_last_error());
+    const weft_tensor all[] = {weft_add(x, x),
+                               weft_sum(x, .axes = weft_axes(0)),
+                               weft_sum(x, .axes = weft_axes(1)),
+                               weft_argmax(x, .axes = weft_axes(1)),
+                               weft_cumsum(x, 0),
+                               weft_contiguous(weft_transpose(x, 0, 1)),
+                               weft_softmax(f, 1),
+                               values};
+    for (int i = 0; i < MOST; i++)
+        give(r, all[i]);
+}
+
+/* Needs 2 GiB there and here, and some 10 s of the stand-in: on a device, and where script/gpu-check asks for much. */
+Test(gpu_devices, offsets_past_31_bits)
+{
+    static const int64_t apart[] = {INT32_MAX - FAR_COLUMNS, (int64_t)INT32_MAX + 1};
+#ifndef WEFT_GPU_RUNNER
+    if (effort_option("WEFT_TEST_EFFORT", 0) < 1000)
+        cr_skip_test("takes 4 GiB");
+    setenv("FAKE_CUDA_MEMORY", "8000000000", 1);
+#endif
+    setenv("WEFT_JIT", "2", 0);
+    gpu_open(32);
+    const int64_t n = apart[1] + 2 * FAR_COLUMNS;
+    weft_generator g = {5, 0};
+    weft_tensor row = weft_randint(weft_shape(FAR_COLUMNS), 0, 100, .dtype = WEFT_U8,
+                                   .generator = &g),
+                t[2];
+    for (int i = 0; i < 2; i++) {
+        const weft_device before = weft_default_device();
+        weft_set_default_device(i ? WEFT_CUDA(0) : WEFT_CPU);
+        t[i] = weft_zeros(weft_shape(n), WEFT_U8);
+        weft_set_default_device(before);
+        for (int k = 0; k < 3; k++) {
+            const int64_t first = k < 2 ? apart[k] : 0;
+            weft_tensor to = weft_narrow(t[i], 0, first, FAR_COLUMNS);
+            cr_assert_eq(
+                weft_copy_(to, weft_to(weft_add(row, weft_i(k)), i ? WEFT_CUDA(0) : WEFT_CPU)),
+                WEFT_OK, "%s", weft_last_error());
+        }
+    }
+    for (int c = 0; c < 4; c++) {
+        results on[2] = {{.n = 0}, {.n = 0}};
+        for (int i = 0; i < 2; i++)
+            far_functions(t[i], apart[c / 2], c % 2, &on[i]);
+        for (int k = 0; k < MOST; k++) {
+            char what[64];
+            snprintf(what, sizeof what, "%lld apart, %d: result %d", (long long)apart[c / 2], c % 2,
+                     k);
+            check_equal(what, on[1].t[k], on[0].t[k]);
+        }
+    }
+    check_equal("sum of all", weft_sum(t[1]), weft_sum(t[0]));
+    check_equal("largest of all", weft_argmax(t[1]), weft_argmax(t[0]));
+    gpu_check_races();
+}
