@@ -15,8 +15,9 @@
  *
  * Requirements for the next editor: wf_free needs no memory; a thread's counters are written by
  * that thread alone and readers add them up; nothing is given back to the system unasked except
- * above a cap; a source that a program set is asked under the lock, so never twice at once. Built with AddressSanitizer, every
- * block is the system's own, or the source's, so that the sanitizer sees bounds, use after free and leaks.
+ * above a cap; a source that a program set is asked under the lock, so never twice at once. Built with AddressSanitizer or
+ * MemorySanitizer, every block is the system's own, or the source's, so that the sanitizer sees bounds, use after free, leaks,
+ * and what nobody wrote.
  */
 #include "eager/alloc.h"
 
@@ -33,14 +34,14 @@
 #include "eager/heap.h"
 
 #if defined(__SANITIZE_ADDRESS__)
-#define ALLOC_ASAN 1
+#define ALLOC_WATCHED 1
 #elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define ALLOC_ASAN 1
+#if __has_feature(address_sanitizer) || __has_feature(memory_sanitizer)
+#define ALLOC_WATCHED 1
 #endif
 #endif
-#ifndef ALLOC_ASAN
-#define ALLOC_ASAN 0
+#ifndef ALLOC_WATCHED
+#define ALLOC_WATCHED 0
 #endif
 
 enum {
@@ -188,7 +189,7 @@ static inline bool count_free(tcache *t, size_t size)
     return live < -FLUSH_BYTES;
 }
 
-/* Counts without a thread cache: no memory for one, or AddressSanitizer. Under the lock. */
+/* Counts without a thread cache: no memory for one, or a sanitizer. Under the lock. */
 static void add_direct(int64_t size, int allocs)
 {
     total.live += size;
@@ -217,9 +218,9 @@ void wf_alloc_get_stats(wf_alloc_stats *out)
     *out = (wf_alloc_stats){
         .live_bytes = live,
         .peak_bytes = high > total.peak ? high : total.peak,
-        .reserved_bytes = ALLOC_ASAN ? live : wf_heap.reserved,
+        .reserved_bytes = ALLOC_WATCHED ? live : wf_heap.reserved,
         .allocs = allocs,
-        .system_allocs = ALLOC_ASAN ? allocs : wf_heap.system_allocs,
+        .system_allocs = ALLOC_WATCHED ? allocs : wf_heap.system_allocs,
         .mallocs = mallocs,
     };
     unlock();
@@ -522,7 +523,7 @@ __attribute__((noinline)) static void free_slow(void *p, size_t size)
         publish(t);
 }
 
-/* -- AddressSanitizer's way: one block each of the system or the program's source, whose exact size it knows -------- */
+/* -- the sanitizers' way: one block each of the system or the program's source, whose exact size it knows -------- */
 
 /* A block of a source, in a tree by address, since blocks of both kinds are freed alike. */
 typedef struct sourced {
@@ -604,7 +605,7 @@ static void free_direct(void *p, size_t size)
 
 void *wf_alloc(size_t size)
 {
-    if (ALLOC_ASAN)
+    if (ALLOC_WATCHED)
         return alloc_direct(size);
     tcache *t = mine;
     if (__builtin_expect(t && size <= max_cached && !get(&fail_left), 1)) {
@@ -622,7 +623,7 @@ void wf_free(void *p, size_t size)
 {
     if (!p)
         return;
-    if (ALLOC_ASAN) {
+    if (ALLOC_WATCHED) {
         free_direct(p, size);
         return;
     }
@@ -640,7 +641,7 @@ void wf_free(void *p, size_t size)
 void *wf_object(size_t size)
 {
     tcache *t = mine;
-    if (!ALLOC_ASAN && __builtin_expect(t && size <= max_cached && !get(&fail_left), 1)) {
+    if (!ALLOC_WATCHED && __builtin_expect(t && size <= max_cached && !get(&fail_left), 1)) {
         block *b = pop(t, wf_class_of(size + (size == 0)));
         if (__builtin_expect(b != NULL, 1)) {
             if (__builtin_expect(count_live(t, size), 0))
@@ -653,7 +654,7 @@ void *wf_object(size_t size)
 
 int64_t wf_alloc_trim(void)
 {
-    tcache *t = ALLOC_ASAN ? NULL : my_cache();
+    tcache *t = ALLOC_WATCHED ? NULL : my_cache();
     lock();
     if (wf_heap.reclaim)
         wf_heap.reclaim();
@@ -664,7 +665,7 @@ int64_t wf_alloc_trim(void)
         t->scratch.need = 0;
         t->scratch.wait = 0;
     }
-    int64_t given = ALLOC_ASAN ? 0 : wf_heap_trim(0);
+    int64_t given = ALLOC_WATCHED ? 0 : wf_heap_trim(0);
     unlock();
     return given;
 }
@@ -762,7 +763,7 @@ static void *scratch_beside(size_t size)
 void *wf_scratch(size_t size)
 {
     tcache *t = mine;
-    if (ALLOC_ASAN || !t || size > WF_SCRATCH_MOST || get(&fail_left))
+    if (ALLOC_WATCHED || !t || size > WF_SCRATCH_MOST || get(&fail_left))
         return scratch_beside(size);
     const size_t room = scratch_room(size), need = t->scratch.end + t->scratch.beside + room;
     t->scratch.need = need > t->scratch.need ? need : t->scratch.need;
@@ -801,7 +802,7 @@ void wf_scratch_free(void *p, size_t size)
 
 void wf_alloc_idle(size_t size, int idle)
 {
-    tcache *t = ALLOC_ASAN ? NULL : mine ? mine : my_cache();
+    tcache *t = ALLOC_WATCHED ? NULL : mine ? mine : my_cache();
     if (!t)
         count_direct(idle ? -(int64_t)size : (int64_t)size, 0);
     else if (idle ? count_free(t, size) : count_live(t, size))
@@ -829,7 +830,7 @@ void wf_alloc_unlock(void)
 
 void wf_alloc_release(void *p, size_t size)
 {
-    if (ALLOC_ASAN)
+    if (ALLOC_WATCHED)
         release_direct(p, size);
     else
         central_free(p, wf_class_of(size + (size == 0)));

@@ -21,6 +21,9 @@
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define KEPT_ASAN 1
+#elif __has_feature(memory_sanitizer)
+#define KEPT_MSAN 1
+#include <sanitizer/msan_interface.h>
 #endif
 #endif
 #ifdef KEPT_ASAN
@@ -62,9 +65,14 @@ static void hide(void *p, size_t n)
     (void)p, (void)n;
 }
 
+/* What the block held is nobody's any more. */
 static void show(void *p, size_t n)
 {
+#ifdef KEPT_MSAN
+    __msan_allocated_memory(p, n);
+#else
     (void)p, (void)n;
+#endif
 }
 #endif
 

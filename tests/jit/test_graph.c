@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "tests/support/other_locale.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/support.h"
 #include "weft/weft.h"
 
@@ -944,7 +945,8 @@ static weft_status rectified(void *self, const weft_tensor *in, int n_in, weft_t
 }
 
 /* What is recorded at a size far above the example's costs no memory there: 255 images of 3 MB. */
-Test(graph, large_sizes_are_recorded_without_their_memory)
+Test(graph, large_sizes_are_recorded_without_their_memory,
+     .disabled = UNDER_MSAN /* whose shadow has pages */)
 {
     weft_tensor x = weft_zeros(weft_shape(2, 3, 512, 512), WEFT_F32);
     const double before = most_resident();

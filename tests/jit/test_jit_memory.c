@@ -208,7 +208,7 @@ static int64_t peak_of(weft_jit_fn fn, weft_jit *j, const weft_tensor *in, int64
         const int64_t now = after.allocs - before.allocs + after.mallocs - before.mallocs;
         *asked = i == 0 || now < *asked ? now : *asked;
     }
-    cr_expect(UNDER_ASAN || after.system_allocs == before.system_allocs);
+    cr_expect(SYSTEM_BLOCKS || after.system_allocs == before.system_allocs);
     return after.peak_bytes - before.live_bytes;
 }
 
@@ -228,7 +228,7 @@ static void check_peak(const limits *x, const weft_tensor *in)
         cr_expect_leq(traced, eager + x->more, "%s, frozen %d: %lld bytes, %lld eagerly", x->name,
                       frozen, (long long)traced, (long long)eager);
         /* under AddressSanitizer every block is the system's, and asked for */
-        cr_expect(UNDER_ASAN || asked == 0, "%s, frozen %d: %lld allocations", x->name, frozen,
+        cr_expect(SYSTEM_BLOCKS || asked == 0, "%s, frozen %d: %lld allocations", x->name, frozen,
                   (long long)asked);
         weft_jit_free(j);
     }

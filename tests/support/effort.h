@@ -25,7 +25,7 @@ enum { EFFORT_THREAD_STEP = 3, EFFORT_ONE_ISA = 1 };
 enum { EFFORT_THREAD_STEP = 1, EFFORT_ONE_ISA = 0 };
 #endif
 
-enum { EFFORT_DEFAULT = UNDER_ASAN || UNDER_TSAN ? EFFORT_SANITIZED : EFFORT_FULL };
+enum { EFFORT_DEFAULT = UNDER_ASAN || UNDER_TSAN || UNDER_MSAN ? EFFORT_SANITIZED : EFFORT_FULL };
 
 /* The number of a variable of the environment, or the fallback where it is not set. */
 static inline uint64_t effort_option(const char *name, uint64_t fallback)

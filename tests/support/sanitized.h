@@ -1,7 +1,7 @@
 /*
  * tests/support/sanitized.h -- which sanitizer watches this build, the same for gcc and clang.
  *
- * UNDER_ASAN and UNDER_TSAN are 0 or 1. UNWATCHED marks a function whose memory no sanitizer follows: a reference
+ * UNDER_ASAN, UNDER_TSAN and UNDER_MSAN are 0 or 1; SYSTEM_BLOCKS where each block is the system's own (eager/alloc.c). UNWATCHED marks a function whose memory no sanitizer follows: a reference
  * that reads and writes what the same thread made, element by element, in the time of which the rest of a test
  * would be lost. Never for what touches the memory of the library while the library runs. gcc inlines no watched
  * function into one that is not, so that all helpers of a hot loop carry the mark.
@@ -25,6 +25,9 @@
 #else
 #define UNDER_TSAN 0
 #endif
+
+#define UNDER_MSAN SANITIZED_FEATURE(memory_sanitizer)
+#define SYSTEM_BLOCKS (UNDER_ASAN || UNDER_MSAN)
 
 #define UNWATCHED                                                                                  \
     __attribute__((no_sanitize("address"), no_sanitize("thread"), no_sanitize("undefined")))

@@ -21,7 +21,7 @@
 #endif
 
 /* Under AddressSanitizer blocks are the system's and nothing is cached. */
-enum { SANITIZED = UNDER_ASAN || UNDER_TSAN, CACHING = !UNDER_ASAN };
+enum { SANITIZED = SYSTEM_BLOCKS || UNDER_TSAN, CACHING = !SYSTEM_BLOCKS };
 
 static wf_alloc_stats stats(void)
 {
