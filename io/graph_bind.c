@@ -333,9 +333,15 @@ wf_fn *wf_graph_unify(const wf_fn *const *recording, int n, const wf_graph_symbo
     wf_fn *out = wf_fn_new(m.f->name);
     *untold = false;
     for (int k = 0; out && k < s->n; k++) {
-        if (wf_fn_symbol(out, s->name[k], strlen(s->name[k])) != k) {
-            wf_fail(why, WEFT_EINVALID, "'%s' is no name for a symbol, or there are more than %d",
-                    s->name[k], WF_MAX_SYMBOLS);
+        const int at = wf_fn_symbol(out, s->name[k], strlen(s->name[k]));
+        if (at != k) {
+            if (at == WF_NO_MEMORY) {
+                wf_fail(why, WEFT_ENOMEM, "out of memory");
+            } else {
+                wf_fail(why, WEFT_EINVALID,
+                        "'%s' is no name for a symbol, or there are more than %d", s->name[k],
+                        WF_MAX_SYMBOLS);
+            }
             wf_fn_free(out);
             return NULL;
         }

@@ -65,6 +65,12 @@ static weft_tensor *new_tensors(int n)
     return x;
 }
 
+static int no_memory(void)
+{
+    wf_api_error("jit_graph", WEFT_ENOMEM, "out of memory");
+    return WEFT_ENOMEM;
+}
+
 /* x: fresh tensors, one storage each. */
 static int record_kept(const weft_graph_args *a, const weft_tensor *x, int n_out, recording *r)
 {
@@ -96,7 +102,7 @@ static int record_kept(const weft_graph_args *a, const weft_tensor *x, int n_out
         return rc;
     }
     r->fn = wf_trace_end(t, &r->captured, &r->n);
-    return r->fn ? 0 : WEFT_ENOMEM;
+    return r->fn ? 0 : no_memory();
 }
 
 /* The same; gradients that the function gives to tensors from outside are a recording's: they go with it. */
@@ -143,6 +149,10 @@ static int parse_symbol(const weft_graph_args *a, int d, char *name, wf_range *r
     if (good) {
         return 0;
     }
+    if (why.code == WEFT_ENOMEM) {
+        no_memory();
+        return WEFT_ENOMEM;
+    }
     wf_api_error(
         "jit_graph", WEFT_EINVALID,
         "dims[%d]: '%s' is no name for an extent: 1 to 31 letters, digits and '_', "
@@ -180,8 +190,9 @@ static int add_symbol(const weft_graph_args *a, int d, wf_graph_symbols *s)
         wf_api_error("jit_graph", WEFT_EINVALID, "dims[%d] names no axis of an input", d);
         return WEFT_EINVALID;
     }
-    if (parse_symbol(a, d, name, &range)) {
-        return WEFT_EINVALID;
+    const int rc = parse_symbol(a, d, name, &range);
+    if (rc) {
+        return rc;
     }
     const int64_t size = weft_dim(a->inputs[x->input], x->axis);
     int before = s->first[x->input];
@@ -602,6 +613,7 @@ typedef struct probe {
     const wf_graph_symbols *s;
     wf_fn *f;
     bool refuses; /* the function fails at small sizes, though f does not: it is asked, too */
+    bool lost;    /* there was no memory for an answer */
 } probe;
 
 /* A recording of the function with inputs that are made for it. */
@@ -637,6 +649,9 @@ static int check_at(probe *p, const int64_t *size, bool small, const recording *
     attempt t;
     wf_fn *bound = wf_graph_bind(p->f, size, why);
     int rc = 0;
+    if (!bound && why->code == WEFT_ENOMEM) {
+        return why->code;
+    }
     wf_why_clear(why);
     if (!bound) {
         return 0;
@@ -713,11 +728,12 @@ static int check_sizes(probe *p, const recording *r, wf_why *why)
 
 /* -- ranges ----------------------------------------------------------------------------------------------------------- */
 
-static bool goes(const probe *p, const int64_t *size)
+static bool goes(probe *p, const int64_t *size)
 {
     wf_why why = {0};
     wf_fn *bound = wf_graph_bind(p->f, size, &why);
     bool good = bound != NULL;
+    p->lost |= why.code == WEFT_ENOMEM;
     wf_fn_free(bound);
     if (good && p->refuses) {
         attempt t;
@@ -743,7 +759,7 @@ static void others(const probe *p, int setting, int k, int64_t x, int64_t *size)
 }
 
 /* The size between `from`, where it goes, and `to`, where it might, that is nearest to `to` and goes. */
-static int64_t nearest(const probe *p, int setting, int k, int64_t from, int64_t to)
+static int64_t nearest(probe *p, int setting, int k, int64_t from, int64_t to)
 {
     const int64_t by = p->s->range[k].multiple;
     int64_t size[WF_MAX_SYMBOLS], good = from, bad = to;
@@ -950,6 +966,10 @@ static int generalise(const weft_graph_args *a, int n_out, recording *r, wf_grap
     }
     wf_ctx_get()->error_last = last; /* what it refused at other sizes */
     find_ranges(&p);
+    if (p.lost) { /* sizes seem to be outside that are not */
+        wf_fn_free(p.f);
+        return no_memory();
+    }
     wf_fn_free(r->fn);
     r->fn = p.f;
     return 0;

@@ -73,9 +73,11 @@ weft_status weft_graph_save(const weft_graph *g, const char *path)
 
 /* -- loading -------------------------------------------------------------------------------------------- */
 
+static const char no_memory[] = "out of memory";
+
 static weft_graph *reject(weft_graph *g, const char *source, const char *why)
 {
-    wf_api_error("graph_load", WEFT_EIO, "%s: %s", source, why);
+    wf_api_error("graph_load", why == no_memory ? WEFT_ENOMEM : WEFT_EIO, "%s: %s", source, why);
     weft_graph_free(g);
     return NULL;
 }
@@ -91,7 +93,7 @@ static const char *split(const char *text, int n, char **names)
         size_t length = (size_t)(end - text);
         names[i] = wf_malloc(length + 1);
         if (!names[i]) {
-            return "no memory for names";
+            return no_memory;
         }
         memcpy(names[i], text, length);
         names[i][length] = 0;
@@ -118,7 +120,7 @@ static int by_text(const void *a, const void *b)
 static const char *check_distinct(char *const *names, int n)
 {
     char **sorted = wf_malloc(((size_t)n + 1) * sizeof *sorted);
-    const char *wrong = sorted ? NULL : "no memory for names";
+    const char *wrong = sorted ? NULL : no_memory;
     if (sorted && n) {
         memcpy(sorted, names, (size_t)n * sizeof *sorted);
         qsort(sorted, (size_t)n, sizeof *sorted, by_text);
@@ -144,12 +146,15 @@ static const char *take_weights(weft_graph *g, const weft_safetensors *f)
         for (int k = 0; same && k < t->rank; k++) {
             same = s.v[k] == t->dims[k]; /* a symbol is no extent */
         }
+        if (!same && weft_error_status(x) == WEFT_ENOMEM) {
+            return no_memory;
+        }
         if (!same) {
             return "a weight is missing, or is of another type than the function says";
         }
         g->weights[i] = weft_keep(x);
         if (!weft_ok(g->weights[i])) {
-            return "no memory for a weight";
+            return no_memory;
         }
     }
     return NULL;

@@ -228,7 +228,8 @@ const char *wf_fn_input_name(const wf_fn *f, uint32_t k);
 wf_val wf_fn_scalar(wf_fn *f, int kind, uint64_t bits);
 /* Appends a number of the compiler's own (0-d, weak like a scalar slot). 0: no memory. */
 wf_val wf_fn_const(wf_fn *f, int kind, uint64_t bits);
-/* The number of a symbol, made on demand; -1: no memory, a bad name or more than WF_MAX_SYMBOLS. */
+/* The number of a symbol, made on demand; -1: a bad name or more than WF_MAX_SYMBOLS. */
+enum { WF_NO_MEMORY = -2 };
 int wf_fn_symbol(wf_fn *f, const char *name, size_t len);
 /* Declares the symbols of another function, with their ranges, in a new one. 0 or WEFT_ENOMEM. */
 int wf_fn_copy_symbols(wf_fn *f, const wf_fn *from);

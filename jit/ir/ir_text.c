@@ -310,6 +310,15 @@ typedef struct parser {
     uint32_t capsrc;
 } parser;
 
+static bool lost(parser *s)
+{
+    if (!s->failed) {
+        wf_fail(s->why, WEFT_ENOMEM, "line %d: out of memory", s->line);
+        s->failed = true;
+    }
+    return false;
+}
+
 static bool fail(parser *s, const char *expected)
 {
     if (!s->failed) {
@@ -646,7 +655,7 @@ static bool parse_name(parser *s, char **out, size_t *n)
     const char *end = memchr(s->p, '"', (size_t)(s->end - s->p));
     bool ok = end && end > s->p;
     if (ok && !(*out = malloc((size_t)(end - s->p)))) {
-        return fail(s, "memory");
+        return lost(s);
     }
     while (ok && s->p < end) {
         int c = (unsigned char)*s->p++;
@@ -743,7 +752,7 @@ static bool parse_row(parser *s, wf_op op, const wf_type *t)
             return fail(s, "at most 65535 operands");
         }
         if (wf_grow(&s->src, n, 1, &s->capsrc, sizeof *s->src)) {
-            return fail(s, "memory");
+            return lost(s);
         }
         s->src[n] = 0;
         if (*s->p == '_') {
@@ -800,7 +809,7 @@ static bool parse_slot(parser *s, wf_op op, int kind)
         }
     }
     wf_val v = op == WF_OP_CONST ? wf_fn_const(s->f, kind, bits) : wf_fn_scalar(s->f, kind, bits);
-    return v || fail(s, "memory");
+    return v || lost(s);
 }
 
 static bool parse_ins(parser *s, wf_val *pending)
@@ -825,8 +834,9 @@ static bool parse_ins(parser *s, wf_val *pending)
         return parse_slot(s, number ? WF_OP_CONST : WF_OP_SCALAR, wf_dtype_kind(dt));
     }
     if (accept(s, "input")) {
-        const wf_val v = !is_result && parse_type(s, &t) ? wf_fn_input(s->f, &t) : 0;
-        return (v && parse_origin(s, v)) || fail(s, "an input");
+        const bool typed = !is_result && parse_type(s, &t);
+        const wf_val v = typed ? wf_fn_input(s->f, &t) : 0;
+        return typed && !v ? lost(s) : (v && parse_origin(s, v)) || fail(s, "an input");
     }
     if (accept(s, "result")) {
         wf_val v;
@@ -878,6 +888,9 @@ static bool parse_declared(parser *s)
     const int k = fresh ? wf_fn_symbol(s->f, s->p, n) : -1;
     const bool again = before > 0 && k == (int)before - 1 && least == 0 && multiples &&
                        s->f->range[k].multiple == 1;
+    if (k == WF_NO_MEMORY) {
+        return lost(s);
+    }
     if (k != (int)before && !again) {
         return fail(s, "a new symbol");
     }
@@ -937,7 +950,7 @@ static bool parse_fn(parser *s)
             return false;
         }
         if (wf_fn_output(s->f, v)) {
-            return fail(s, "memory");
+            return lost(s);
         }
     }
     skip(s);

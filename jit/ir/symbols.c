@@ -26,12 +26,9 @@ int wf_fn_symbol(wf_fn *f, const char *name, size_t len)
         return -1;
     }
     f->polys = f->polys ? f->polys : calloc(1, sizeof *f->polys);
-    if (!f->polys) {
-        return -1;
-    }
-    char(*p)[32] = realloc(f->symbols, (f->nsymbols + 1u) * sizeof *p);
+    char(*p)[32] = f->polys ? realloc(f->symbols, (f->nsymbols + 1u) * sizeof *p) : NULL;
     if (!p) {
-        return -1;
+        return WF_NO_MEMORY;
     }
     f->symbols = p;
     memcpy(p[f->nsymbols], name, len);

@@ -1,0 +1,241 @@
+/*
+ * tests/stress/test_malloc_failure.c -- traced functions, frozen steps and graphs, saved and loaded, with the n-th of all calls of
+ * malloc failing, for every n: test_alloc_failure.c of what the compiler and files ask the C library for, not weft's allocator.
+ *
+ * The failing run ends with WEFT_ENOMEM and a text, or has the same bits; nothing stays that did not before, and the next run is
+ * whole. Only calls from this program's text fail, which holds the library, and on the thread of the test.
+ *
+ * ctest: timeout=120
+ */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/support/sanitized.h"
+#include "tests/support/support.h"
+#include "weft/graph.h"
+
+#define S(...) weft_shape(__VA_ARGS__)
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        weft_status s_ = call;                                                                     \
+        if (s_ != WEFT_OK) {                                                                       \
+            return s_;                                                                             \
+        }                                                                                          \
+    } while (0)
+
+/* -- the allocator that fails ------------------------------------------------------------------------------- */
+
+enum { INTERPOSED = !UNDER_ASAN && !UNDER_TSAN && !UNDER_MSAN };
+
+static _Thread_local long left; /* calls until one fails; 0: none does */
+static _Thread_local bool forever;
+
+#if !UNDER_ASAN && !UNDER_TSAN && !UNDER_MSAN
+extern void *__libc_malloc(size_t size), *__libc_calloc(size_t n, size_t size),
+    *__libc_realloc(void *p, size_t size);
+extern const char __executable_start[], etext[];
+
+static bool fails(const void *caller)
+{
+    const char *from = caller;
+    if (left == 0 || from < __executable_start || from >= etext) {
+        return false;
+    }
+    const bool yes = left == 1;
+    left -= !yes || !forever;
+    return yes;
+}
+
+void *malloc(size_t size)
+{
+    return fails(__builtin_return_address(0)) ? NULL : __libc_malloc(size);
+}
+
+void *calloc(size_t n, size_t size)
+{
+    return fails(__builtin_return_address(0)) ? NULL : __libc_calloc(n, size);
+}
+
+void *realloc(void *p, size_t size)
+{
+    return fails(__builtin_return_address(0)) ? NULL : __libc_realloc(p, size);
+}
+#endif
+
+/* -- what is run ---------------------------------------------------------------------------------------------- */
+
+enum { MOST = 8 };
+
+typedef struct outcome {
+    double value[MOST];
+    int n;
+} outcome;
+
+static weft_tensor weight, bias, start, parameter;
+
+static weft_status note(outcome *o, weft_tensor t)
+{
+    const weft_tensor sum = weft_sum(weft_cast(t, WEFT_F64));
+    TRY(weft_error_status(sum));
+    return weft_item(sum, &o->value[o->n++]);
+}
+
+static weft_status forward(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    const weft_tensor h = weft_gelu(weft_linear(in[0], weight, bias));
+    out[0] = weft_add(weft_layer_norm(weft_softmax(h, -1)),
+                      weft_sum(h, .axes = weft_axes(1), .keepdim = true));
+    return weft_error_status(out[0]);
+}
+
+static weft_status step(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    const weft_tensor loss = weft_mean(weft_square(weft_matmul(in[0], parameter)));
+    TRY(weft_backward(loss));
+    out[0] = weft_detach(loss);
+    weft_no_grad_begin();
+    const weft_status s = weft_sub_(parameter, weft_mul(weft_grad(parameter), weft_f(0.01)));
+    weft_no_grad_end();
+    TRY(weft_set_grad(parameter, WEFT_NONE));
+    return s;
+}
+
+static weft_status calls(outcome *o, weft_jit *j, weft_tensor x)
+{
+    for (int i = 0; i < 4; i++) {
+        weft_tensor y;
+        TRY(j ? weft_jit_call(j, &x, 1, &y, 1) : weft_last_status());
+        TRY(note(o, y));
+    }
+    return WEFT_OK;
+}
+
+static weft_status traced(outcome *o, weft_tensor x)
+{
+    weft_jit *j = weft_jit_trace(forward, NULL, .synchronous = true);
+    const weft_status s = calls(o, j, x);
+    weft_jit_free(j);
+    return s;
+}
+
+static weft_status frozen(outcome *o, weft_tensor x)
+{
+    weft_jit *j = weft_jit_trace(step, NULL, .synchronous = true, .frozen = true);
+    const weft_status s = calls(o, j, x);
+    weft_jit_free(j);
+    return s == WEFT_OK ? note(o, parameter) : s;
+}
+
+static weft_status run_saved(outcome *o, const weft_graph *g, weft_tensor x, const char *path)
+{
+    TRY(g ? weft_graph_save(g, path) : weft_last_status());
+    weft_graph *loaded = weft_graph_load(path);
+    weft_tensor y;
+    weft_status s = loaded ? weft_graph_run(loaded, &x, 1, &y, 1) : weft_last_status();
+    s = s == WEFT_OK ? note(o, y) : s;
+    if (s == WEFT_OK) { /* any size, as it was recorded */
+        const weft_tensor twice = weft_concat((weft_tensor[]){x, x}, 2, 0);
+        s = weft_graph_run(loaded, &twice, 1, &y, 1);
+        s = s == WEFT_OK ? note(o, y) : s;
+    }
+    weft_graph_free(loaded);
+    return s;
+}
+
+static weft_status saved(outcome *o, weft_tensor x)
+{
+    char path[64];
+    /* where a file's way to the disk takes no time, if there is such a place */
+    snprintf(path, sizeof path, "%s/weft-malloc-failure-%ld.weft",
+             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (long)getpid());
+    weft_graph *g = weft_jit_graph(forward, NULL, &x, 1,
+                                   .dims = (weft_graph_dim[]){{0, 0, "batch"}}, .n_dims = 1);
+    const weft_status s = run_saved(o, g, x, path);
+    weft_graph_free(g);
+    remove(path);
+    return s;
+}
+
+typedef weft_status program(outcome *o, weft_tensor x);
+
+static weft_tensor normal(weft_shape shape, uint64_t seed)
+{
+    return weft_keep(weft_randn(shape, WEFT_F32, .generator = &(weft_generator){seed, 0}));
+}
+
+/* p from the same start, with the n-th call of malloc failing, and those after it if asked. *unmet: calls that were left. */
+static weft_status run(program *p, outcome *o, weft_tensor x, long n, bool ever, long *unmet)
+{
+    weft_scope scope = weft_scope_begin();
+    weft_no_grad_begin();
+    cr_assert_eq(weft_copy_(parameter, start), WEFT_OK);
+    weft_no_grad_end();
+    weft_clear_error();
+    *o = (outcome){.n = 0};
+    forever = ever;
+    left = n;
+    const weft_status s = p(o, x);
+    *unmet = left;
+    left = 0;
+    cr_assert_eq(weft_set_grad(parameter, WEFT_NONE), WEFT_OK);
+    weft_scope_end(scope);
+    return s;
+}
+
+static void check_failures(program *p, bool ever)
+{
+    if (!INTERPOSED) {
+        cr_skip_test("a sanitizer has the allocator");
+    }
+    setenv("WEFT_STRESS", "evict", 1); /* each run plans anew */
+    setenv("WEFT_JIT", "0", 1);
+    weight = normal(S(8, 8), 1), bias = normal(S(8), 2), start = normal(S(8, 8), 4);
+    parameter = weft_keep(weft_clone(start));
+    cr_assert_eq(weft_requires_grad_(parameter, true), WEFT_OK);
+    const weft_tensor x = normal(S(6, 8), 3);
+    outcome want, got;
+    long unmet = 0, failed = 0, n = 1;
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(run(p, &want, x, 0, false, &unmet), WEFT_OK, "%s", weft_last_error());
+    }
+    const test_baseline before = test_baseline_take();
+    for (bool met = true; met; n++) {
+        const weft_status s = run(p, &got, x, n, ever, &unmet);
+        met = ever ? s != WEFT_OK || unmet == 1 : unmet == 0;
+        failed += s != WEFT_OK;
+        cr_assert(s == WEFT_OK || s == WEFT_ENOMEM, "call %ld: %s: %s", n, weft_status_name(s),
+                  weft_last_error());
+        cr_assert(s == WEFT_OK || strlen(weft_last_error()) > 10, "call %ld", n);
+        cr_assert(s != WEFT_OK || memcmp(&got, &want, sizeof want) == 0, "call %ld: other bits", n);
+        check_baseline("after a call of malloc failed", &before);
+        cr_assert_eq(run(p, &got, x, 0, false, &unmet), WEFT_OK, "after call %ld: %s", n,
+                     weft_last_error());
+        cr_assert_eq(memcmp(&got, &want, sizeof want), 0, "after call %ld: other bits", n);
+    }
+    cr_assert_gt(n, 20, "only %ld calls", n);
+    cr_assert_gt(failed, 5, "only %ld failures", failed);
+}
+
+Test(malloc_failure, traced)
+{
+    check_failures(traced, false);
+}
+
+Test(malloc_failure, frozen)
+{
+    check_failures(frozen, false);
+}
+
+Test(malloc_failure, saved)
+{
+    check_failures(saved, false);
+}
+
+Test(malloc_failure, saved_all_after)
+{
+    check_failures(saved, true);
+}
