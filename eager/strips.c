@@ -7,14 +7,15 @@
  * by one call for all of its rows. Where operands differ from that only in where their rows begin or in that a row is one
  * element, rows are long enough to be handed to the kernel one by one, where they lie.
  *
- * Invariants: the same kernel on the same values as a walk, so the same bits; a strip is read before it is written, so
- * that the result may be one of the sources; nothing is allocated, nothing is shared with other threads.
+ * Invariants: the same kernel on the same values as a walk, so the same bits; where the result is one of the sources a strip
+ * is read before it is written; nothing is allocated, nothing is shared with other threads.
  */
 #include "eager/strips.h"
 
 enum {
     STRIP_BYTES =
-        16384, /* of a tile of scratch: all of a strip's stay in the first cache, mostly */
+        16384,         /* of a tile of scratch: all of a strip's stay in the first cache, mostly */
+    CAST_BYTES = 8192, /* the same where there are more of them, for what is cast */
     /* Elements of a row that is worth a call where a source is one element for it; and elements and bytes of others. */
     SHORT_ROW = 64,
     LONG_ROW = 128,
@@ -26,6 +27,7 @@ typedef struct strip {
     const wf_strips *of;
     const wf_kernels *k;
     int64_t r, c, rows, cols;
+    int through; /* see find_through */
 } strip;
 
 static inline bool is_single(const wf_strips *s, const wf_strips_src *x)
@@ -85,14 +87,16 @@ static void cut(strip *b)
 {
     const wf_strips *s = b->of;
     int most = wf_width(s->to), least = 3;
+    bool casts = !wf_same_bits(s->out, s->to);
     for (int k = 0; k < s->nsrc; k++) {
         const wf_strips_src *x = &s->src[k];
         const int from = wf_width(x->from), to = wf_width(x->to);
         most = from > most ? from : most;
         most = to > most ? to : most;
         least = from < least ? from : least;
+        casts |= !wf_same_bits(x->from, x->to);
     }
-    const int64_t room = STRIP_BYTES >> most, line = 64 >> least;
+    const int64_t room = (casts ? CAST_BYTES : STRIP_BYTES) >> most, line = 64 >> least;
     if (s->rows * s->cols <= room) {
         b->rows = s->rows;
         b->cols = s->cols;
@@ -122,6 +126,27 @@ static const void *bring(const strip *b, const wf_strips_src *x, void *tile, voi
     return tile;
 }
 
+/* The source that can be brought together where the results go, of which every element is then read once more before it is
+ * written; -1: there is none. */
+static int find_through(const strip *b)
+{
+    const wf_strips *s = b->of;
+    int found = -1;
+    for (int k = s->nsrc; k-- > 0;) {
+        const wf_strips_src *x = &s->src[k];
+        if (x->to == WEFT_DTYPE_DEFAULT) {
+            continue;
+        }
+        if (x->data == s->dst) {
+            return -1;
+        }
+        if (wf_width(x->from) == wf_width(s->to) && !is_single(s, x) && !is_packed(s, x)) {
+            found = k;
+        }
+    }
+    return found;
+}
+
 static void run_strip(const strip *b)
 {
     _Alignas(64) char tile[WF_STRIPS_SRC + 2][STRIP_BYTES];
@@ -137,7 +162,9 @@ static void run_strip(const strip *b)
             bcast |= (bcast & 1) << k;
             continue;
         }
-        at[k] = bring(b, x, tile[k], tile[WF_STRIPS_SRC]);
+        const bool same = wf_same_bits(x->from, x->to), through = k == b->through;
+        at[k] = bring(b, x, through && same ? out : tile[k],
+                      through && !same ? out : tile[WF_STRIPS_SRC]);
         bcast |= n > 1 && is_single(s, x) ? 1u << k : 0;
     }
     if (wf_same_bits(s->out, s->to)) {
@@ -171,6 +198,7 @@ void wf_strips_run(const wf_strips *s)
     }
     strip b = {.of = s, .k = wf_kernels_now()};
     cut(&b);
+    b.through = find_through(&b);
     const int64_t high = b.rows, wide = b.cols;
     for (b.r = 0; b.r < s->rows; b.r += high) {
         b.rows = s->rows - b.r < high ? s->rows - b.r : high;
@@ -184,7 +212,7 @@ void wf_strips_run(const wf_strips *s)
 void wf_strips_copy(wf_strips *s, int to, void *dst, int from, const void *src)
 {
     s->dst = dst;
-    s->to = (uint8_t)to;
+    s->to = s->out = (uint8_t)to;
     s->fn = NULL;
     s->src[0].data = src;
     s->src[0].from = s->src[0].to = (uint8_t)from;
