@@ -292,6 +292,8 @@ void wf_copy(const wf_view *dst, const wf_view *src)
         wf_walk_cut(&w, TILE, ROW);
         if (w.cols > TILE && w.op[0].strides[w.rank - 1] != 1)
             wf_walk_cut(&w, TILE, TILE);
+        if (w.op[0].strides[w.rank - 1] == 1)
+            wf_walk_join_rows(&w, TILE);
         j.ragged = is_ragged(&j);
         if (j.ragged)
             wf_walk_cut_turned(&w, RAGGED_ROWS, RAGGED_MOST / w.op[0].esize);

@@ -42,8 +42,9 @@ enum {
     NEAR_BYTES = 32 << 10, /* of what is turned, in the first cache */
     PAST_BAND = 128,
     PAST_COLS = 128,
-    PAST_RUN = 64, /* bytes */
-    LEAST = 16,    /* rows and columns */
+    PAST_RUN = 64,  /* bytes */
+    LEAST = 16,     /* rows and columns of what is turned */
+    LEAST_BAND = 8, /* rows */
     /* The same where blocks are asked for into the second cache. Rows a multiple of a page apart have their lines in few sets
      * of it, and what does not fit waits for the last cache, which other programs use, too: fewer of them, longer pieces. */
     SECOND_ROWS = 32,
@@ -83,6 +84,7 @@ typedef struct run {
     /* Bytes of scratch for what is turned where it is to stay in the second cache; 0: it lies on the stack. */
     int64_t panel;
     int through; /* of a band the source that is turned in the result's memory; -1: all have scratch */
+    bool in_rows;        /* all rows of a block, where they lie: see cut_rows */
     bool stream, direct; /* direct: no operand needs a cast or a gather */
     bool past;  /* the kernel itself stores past the caches, where results are written in place */
     bool ahead; /* the function asks for the tiles behind */
@@ -756,11 +758,11 @@ static void cut_turned(run *r, wf_walk *w)
         size_block(r, &u, &rows, &cols);
         room = room < NEAR_BYTES ? room : NEAR_BYTES;
     }
-    const int64_t line = 64 / u.least, most = r->stream ? rows : line > LEAST ? line : LEAST;
+    const int64_t line = 64 / u.least, most = r->stream ? rows : line;
     while (cols > LEAST_COLS && (panel ? LEAST : most) * cols * u.each > room)
         cols /= 2;
-    const int64_t fits = u.each == 0 ? most : room / (cols * u.each) / LEAST * LEAST;
-    if (fits < LEAST)
+    const int64_t fits = u.each == 0 ? most : room / (cols * u.each) / LEAST_BAND * LEAST_BAND;
+    if (fits < LEAST_BAND)
         return;
     r->rows_at = rows_at;
     r->band = panel || fits > most ? most : fits;
@@ -772,6 +774,30 @@ static void cut_turned(run *r, wf_walk *w)
         at += tile ? cols * w->op[1 + k].esize : 0;
     }
     r->panel = panel ? r->band * at : 0;
+}
+
+/* Blocks of many rows where every source is read where it lies, rows are worth a call, and nothing is to be asked for: a block costs
+ * as much as a call on some hundred elements. */
+static void cut_rows(run *r, wf_walk *w)
+{
+    const wf_tiles *t = r->t;
+    const int inner = w->rank - 1;
+    int64_t n = 1;
+    for (int i = 0; i < w->rank; i++)
+        n *= w->dims[i];
+    if (!t->by_rows || t->ndst != 1 || r->stream || r->direct || some_cast(t) || inner < 1 ||
+        w->dims[inner] < LONG_ROW || w->op[0].strides[inner] != 1)
+        return;
+    for (int k = 0; k < t->nsrc; k++) {
+        const int64_t col = w->op[1 + k].strides[inner];
+        if (t->src_type[k] != WEFT_DTYPE_DEFAULT &&
+            ((col != 0 && col != 1) || n * w->op[1 + k].esize > JUMP_FROM))
+            return;
+    }
+    wf_walk_join_rows(w, t->grain < ROW ? t->grain : ROW);
+    r->in_rows = w->rows > 1;
+    r->band = r->in_rows ? w->rows : 0;
+    r->through = -1;
 }
 
 void wf_tiles_run(const wf_tiles *t)
@@ -807,6 +833,8 @@ void wf_tiles_run(const wf_tiles *t)
     r.rows_at = (w.nops + 1) * (int32_t)(r.tile * 8);
     cut_turned(&r, &w);
     if (!r.band)
+        cut_rows(&r, &w);
+    if (!r.band)
         find_jumps(&r);
     int64_t block = w.rows * w.cols;
     /* In place there are no stores to wait for, but a chunk still begins in memory that it has not asked for. */
@@ -820,7 +848,12 @@ void wf_tiles_run(const wf_tiles *t)
     }
     const int64_t least = t->grain / 4 > AWAKE_HEAVY ? t->grain / 4 : AWAKE_HEAVY;
     if (r.band) {
-        wf_walk_cut_turned(&w, wf_awake_grain(w.rows, least / w.cols + 1, r.band), w.cols);
+        const int64_t step = r.in_rows ? 1 : r.band;
+        const int64_t rows = wf_awake_grain(w.rows, least / w.cols + 1, step);
+        if (r.in_rows)
+            wf_walk_join_rows(&w, rows * w.cols);
+        else
+            wf_walk_cut_turned(&w, rows, w.cols);
         block = w.rows * w.cols;
     }
     r.per_chunk = wf_awake_grain(w.nblocks, least / block + 1, 1);

@@ -162,6 +162,17 @@ void wf_walk_cut_turned(wf_walk *w, int64_t rows, int64_t cols)
     count_blocks(w);
 }
 
+void wf_walk_join_rows(wf_walk *w, int64_t most)
+{
+    const int inner = w->rank - 1;
+    if (w->rank == 1 || w->col_dim != inner || (w->row_dim >= 0 && w->row_dim != inner - 1) ||
+        w->cols != w->dims[inner] || w->cols > most)
+        return;
+    w->row_dim = inner - 1;
+    w->rows = smaller(w->dims[inner - 1], most / w->cols);
+    count_blocks(w);
+}
+
 void wf_walk_blocks(const wf_walk *w, int64_t begin, int64_t end, wf_block_fn fn, void *arg)
 {
     int64_t at[WF_MAX_RANK], step[WF_MAX_RANK];

@@ -45,6 +45,8 @@ bool wf_walk_init(wf_walk *w, int n, const wf_view *const *views);
 void wf_walk_cut(wf_walk *w, int64_t tile, int64_t row);
 /* After wf_walk_cut: where an operand is transposed, blocks of at most rows x cols elements instead. */
 void wf_walk_cut_turned(wf_walk *w, int64_t rows, int64_t cols);
+/* After wf_walk_cut: where blocks are whole rows along the last dimension, as many of them as have at most so many elements. */
+void wf_walk_join_rows(wf_walk *w, int64_t most);
 /* Calls fn on blocks [begin, end) in order. */
 typedef void (*wf_block_fn)(void *arg, const wf_block *b);
 void wf_walk_blocks(const wf_walk *w, int64_t begin, int64_t end, wf_block_fn fn, void *arg);

@@ -699,9 +699,13 @@ static inline void reverse_few(void *d, const void *s, int64_t n, int size)
             wf_move(d, s, bytes);                                                                  \
             return;                                                                                \
         }                                                                                          \
-        for (; bytes > VECTOR; bytes -= VECTOR, to += VECTOR, from += VECTOR)                      \
-            put(to, get(from));                                                                    \
-        put_some(to, first(bytes), get_some(first(bytes), from));                                  \
+        if (bytes < VECTOR) {                                                                      \
+            put_some(to, first(bytes), get_some(first(bytes), from));                              \
+            return;                                                                                \
+        }                                                                                          \
+        for (int64_t at = 0; at < bytes - VECTOR; at += VECTOR)                                    \
+            put(to + at, get(from + at));                                                          \
+        put(to + bytes - VECTOR, get(from + bytes - VECTOR));                                      \
     }
 #elif defined(SIDE_PAST)
 /* 16 bytes of elements, every other one of the 32 bytes from p on. */
