@@ -776,28 +776,61 @@ static void cut_turned(run *r, wf_walk *w)
     r->panel = panel ? r->band * at : 0;
 }
 
-/* Blocks of many rows where every source is read where it lies, rows are worth a call, and nothing is to be asked for: a block costs
- * as much as a call on some hundred elements. */
+static int64_t magnitude(int64_t x)
+{
+    return x < 0 ? -x : x;
+}
+
+/* Do neighbours of source k along the rows of a block lie closer to each other than those along its columns? */
+static bool is_transposed(const wf_walk *w, int k)
+{
+    const int64_t row = w->row_dim < 0 ? 0 : magnitude(w->op[1 + k].strides[w->row_dim]);
+    return row != 0 && row < magnitude(w->op[1 + k].strides[w->col_dim]);
+}
+
+/* Blocks of many rows where rows are worth a call and nothing is to be asked for: a block costs as much as a call on some hundred
+ * elements. Sources with other strides, those in reverse among them, are brought together a band at a time, one of them in the
+ * result's memory. */
 static void cut_rows(run *r, wf_walk *w)
 {
     const wf_tiles *t = r->t;
     const int inner = w->rank - 1;
-    int64_t n = 1;
+    const int64_t most = t->grain < ROW ? t->grain : ROW;
+    int64_t n = 1, each = 0, size = 1;
     for (int i = 0; i < w->rank; i++)
         n *= w->dims[i];
     if (!t->by_rows || t->ndst != 1 || r->stream || r->direct || some_cast(t) || inner < 1 ||
-        w->dims[inner] < LONG_ROW || w->op[0].strides[inner] != 1)
+        w->dims[inner] < LONG_ROW || w->op[0].strides[inner] != 1 || w->dims[inner - 1] == 1 ||
+        w->dims[inner] > most / 2)
         return;
-    for (int k = 0; k < t->nsrc; k++) {
-        const int64_t col = w->op[1 + k].strides[inner];
-        if (t->src_type[k] != WEFT_DTYPE_DEFAULT &&
-            ((col != 0 && col != 1) || n * w->op[1 + k].esize > JUMP_FROM))
-            return;
-    }
-    wf_walk_join_rows(w, t->grain < ROW ? t->grain : ROW);
-    r->in_rows = w->rows > 1;
-    r->band = r->in_rows ? w->rows : 0;
     r->through = -1;
+    for (int k = 0; k < t->nsrc; k++) {
+        const int64_t from = w->op[1 + k].esize;
+        if (t->src_type[k] == WEFT_DTYPE_DEFAULT)
+            continue;
+        if (n * from > JUMP_FROM || is_transposed(w, k))
+            return;
+        if (!is_turned(r, k))
+            continue;
+        if (r->through < 0 && !r->in_place && from == w->op[0].esize)
+            r->through = k;
+        else
+            each += from;
+        size = from;
+    }
+    const int64_t room = SCRATCH - 2 * ROW_BYTES - t->nsrc * ROW_BYTES, cols = w->dims[inner];
+    const bool gathers = each > 0 || r->through >= 0;
+    const int64_t fits = (room < NEAR_BYTES ? room : NEAR_BYTES) / (cols * (each ? each : size));
+    if (gathers && fits < 1)
+        return;
+    wf_walk_join_rows(w, most);
+    r->in_rows = true;
+    r->band = gathers && fits < w->rows ? fits : w->rows;
+    r->rows_at = 2 * ROW_BYTES;
+    for (int64_t k = 0, at = 0; k < t->nsrc; k++) {
+        r->slot[1 + k] = (int32_t)at;
+        at += is_turned(r, (int)k) && k != r->through ? cols * w->op[1 + k].esize : 0;
+    }
 }
 
 void wf_tiles_run(const wf_tiles *t)
@@ -831,9 +864,9 @@ void wf_tiles_run(const wf_tiles *t)
     for (int k = 0; k <= w.nops; k++)
         r.slot[k] = k * (int32_t)(r.tile * 8);
     r.rows_at = (w.nops + 1) * (int32_t)(r.tile * 8);
-    cut_turned(&r, &w);
+    cut_rows(&r, &w);
     if (!r.band)
-        cut_rows(&r, &w);
+        cut_turned(&r, &w);
     if (!r.band)
         find_jumps(&r);
     int64_t block = w.rows * w.cols;
