@@ -128,7 +128,8 @@ Test(map, rows_and_layouts)
 }
 
 /* A transposed operand goes through scratch a band of rows at a time: whole bands and less, rows that are whole and
- * rows that are cut, beside operands of any other layout and type; shares of workers that are awake. */
+ * rows that are cut, beside operands of any other layout and type; shares of workers that are awake. So do views in reverse
+ * and with steps, where nothing is cast. */
 Test(map, bands_of_transposed_operands)
 {
     static const int64_t shapes[][2] = {{16, 64},   {32, 256}, {37, 256}, {21, 300},
@@ -136,19 +137,20 @@ Test(map, bands_of_transposed_operands)
     static const enum layout cases[][3] = {{CONTIGUOUS, TRANSPOSED, CONTIGUOUS},
                                            {TRANSPOSED, TRANSPOSED, TRANSPOSED},
                                            {TRANSPOSED, BROADCAST_ROW, STRIDED},
-                                           {TRANSPOSED, SCALAR, BROADCAST_COL}};
+                                           {TRANSPOSED, SCALAR, BROADCAST_COL},
+                                           {REVERSED, STRIDED, BROADCAST_COL}};
     static const wf_op ops[] = {WF_OP_ADD, WF_OP_WHERE};
     static const int types[][4] = {/* of the result, of the operands */
                                    {WEFT_F32, WEFT_F32, WEFT_F32, WEFT_F32},
                                    {WEFT_BF16, WEFT_BF16, WEFT_F32, WEFT_BF16},
                                    {WEFT_F64, WEFT_F64, WEFT_F64, WEFT_F32},
                                    {WEFT_U8, WEFT_U8, WEFT_U8, WEFT_U8}};
-    for (size_t i = 0; i < 7 * 4 * 2 * 4; i++) {
-        const size_t s = i % 7, c = i / 7 % 4, t = i / 28 % 4;
+    for (size_t i = 0; i < 7 * 5 * 2 * 4; i++) {
+        const size_t s = i % 7, c = i / 7 % 5, t = i / 35 % 4;
         const int *type = types[t];
         wf_set_num_threads(1 + (int)(i % 3));
         wake_workers();
-        check(ops[i / 112], wf_dtype_compute(type[0]), 2, shapes[s], type[0], CONTIGUOUS, type + 1,
+        check(ops[i / 140], wf_dtype_compute(type[0]), 2, shapes[s], type[0], CONTIGUOUS, type + 1,
               cases[c], "bands");
     }
 }
