@@ -24,6 +24,7 @@ enum {
     AHEAD = 2048,
     WANTED_TASKS = 8,
     TASK_ELEMENTS = 1 << 15,
+    LONG_CHANNEL = 4 * WF_LANES,
     ROWS_BYTES =
         2 << 20 /* aim for converted rows of all tasks together: each task writes its own */
 };
@@ -436,6 +437,18 @@ static void visit_group(const backward *j, group *v, int64_t row)
     }
 }
 
+/* Both lanes of a block that begins. */
+static void no_lanes(int compute, void *lanes)
+{
+    for (int i = 0; i < 2 * WF_LANES; i++) {
+        if (compute == WEFT_F64) {
+            ((double *)lanes)[i] = -0.0;
+        } else {
+            ((float *)lanes)[i] = -0.0f;
+        }
+    }
+}
+
 /* The sums of values [at, at + each) of the channel `ch` of the task, which is number k of the row that is visited. */
 static void add_channel(const backward *j, const group *v, int64_t row, int64_t k, int64_t ch,
                         int64_t at)
@@ -447,8 +460,11 @@ static void add_channel(const backward *j, const group *v, int64_t row, int64_t 
     while (at < end) {
         const int64_t into = at % WF_BLOCK, room = WF_BLOCK - into;
         const int64_t n = end - at < room ? end - at : room, b = at / WF_BLOCK;
+        if (into == 0) {
+            no_lanes(j->compute, dw);
+        }
         j->k->norm_lanes(dw, db, g, x, j->mean + row * j->size, j->rstd + row * j->size, n,
-                         into == 0);
+                         into % WF_LANES);
         at += n;
         g += n * j->size;
         x += n * j->size;
@@ -501,12 +517,14 @@ static void plan_channels(backward *j, int64_t units, int64_t n, bool once)
 }
 
 /* dx, dweight and dbias of WF_FLAG_CHANNELS: sums while a row is in a cache, where there are groups enough for tasks and channels
- * are whole rounds of lanes; else dx, and what is read again for the sums. */
+ * are whole rounds of lanes or so many that it costs little to take lanes up where the sample before left off; else dx, and what is
+ * read again for the sums. */
 static int run_channels(wf_exec *e, backward *j)
 {
     const int64_t channels = j->groups * j->c, n = j->rows > 0 ? j->rows / j->groups * j->each : 0;
     const size_t parts = (size_t)(2 * channels * j->size);
-    const bool once = n > 0 && j->each % WF_LANES == 0 && j->groups * 2 >= WANTED_TASKS;
+    const bool once = n > 0 && (j->each % WF_LANES == 0 || j->each >= LONG_CHANNEL) &&
+                      j->groups * 2 >= WANTED_TASKS;
     const bool few = j->each < WF_FEW_EACH;
     const int64_t units = once ? j->groups : channels;
     size_t scratch = 0;

@@ -43,10 +43,10 @@ typedef struct wf_row_kernels {
                         int64_t each, const void *mean, const void *rstd, int nt);
     /* gw = g * w, a w for every `each` values;   gw may be g */
     void (*scale_runs)(void *gw, const void *g, const void *w, int64_t n, int64_t each);
-    /* The lanes of the canonical sums of g * ((x - mean) * rstd), dw[64], and of g, db[64]: n values more, or the first ones if
-     * init; n is a multiple of 64. */
+    /* n values more in the lanes of the canonical sums of g * ((x - mean) * rstd), dw[64], and of g, db[64], lane `first` being
+     * the first one's. Lanes begin as -0. */
     void (*norm_lanes)(void *dw, void *db, const void *g, const void *x, const void *mean,
-                       const void *rstd, int64_t n, int init);
+                       const void *rstd, int64_t n, int64_t first);
     /* m = max(x), 0 if not finite; *lse = m + log(sum(exp(x - m)));
      * loss = lse - x[t]; smooth != 0: (1 - smooth) * loss + smooth * (sum(lse - x) / n) */
     void (*cross_entropy)(void *loss, void *lse, const void *x, int64_t n, int64_t t,

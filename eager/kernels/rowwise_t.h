@@ -249,19 +249,43 @@ static void FN(scale_runs)(void *gwv, const void *gv, const void *wv, int64_t n,
     }
 }
 
-static void FN(norm_lanes)(void *dwv, void *dbv, const void *gv, const void *xv, const void *mean,
-                           const void *rstd, int64_t n, int init)
+/* Lanes from `first` on, in registers that begin with that one; and back. */
+WF_INLINE void FN(lanes_from)(V *a, const T *lanes, int64_t first)
 {
     enum { NA = WF_LANES / VN };
-    T *dw = dwv, *db = dbv;
-    const T *g = gv, *x = xv, m = *(const T *)mean, r = *(const T *)rstd;
-    V a[NA], b[NA];
+    T twice[2 * WF_LANES];
+    WF_UNROLL for (int k = 0; k < 2 * NA; k++)
+    {
+        *(VMEM *)(twice + k * VN) = *(const VMEM *)(lanes + k % NA * VN);
+    }
     WF_UNROLL for (int k = 0; k < NA; k++)
     {
-        a[k] = init ? -(V){0} : (V) * (const VMEM *)(dw + k * VN);
-        b[k] = init ? -(V){0} : (V) * (const VMEM *)(db + k * VN);
+        a[k] = (V) * (const VMEM *)(twice + first + k * VN);
     }
-    for (int64_t at = 0; at < n; at += WF_LANES) {
+}
+WF_INLINE void FN(lanes_to)(T *lanes, const V *a, int64_t first)
+{
+    enum { NA = WF_LANES / VN };
+    T twice[2 * WF_LANES] = {0};
+    WF_UNROLL for (int k = 0; k < NA; k++)
+    {
+        *(VMEM *)(twice + first + k * VN) = (VMEM)a[k];
+    }
+    for (int64_t l = 0; l < WF_LANES; l++) {
+        lanes[l] = l < first ? twice[WF_LANES + l] : twice[l];
+    }
+}
+
+static void FN(norm_lanes)(void *dwv, void *dbv, const void *gv, const void *xv, const void *mean,
+                           const void *rstd, int64_t n, int64_t first)
+{
+    enum { NA = WF_LANES / VN };
+    const T *g = gv, *x = xv, m = *(const T *)mean, r = *(const T *)rstd;
+    V a[NA], b[NA];
+    int64_t at = 0;
+    FN(lanes_from)(a, dwv, first);
+    FN(lanes_from)(b, dbv, first);
+    for (; at + WF_LANES <= n; at += WF_LANES) {
         WF_UNROLL for (int k = 0; k < NA; k++)
         {
             const int64_t i = at + k * VN;
@@ -269,11 +293,24 @@ static void FN(norm_lanes)(void *dwv, void *dbv, const void *gv, const void *xv,
             b[k] = b[k] + REG(g);
         }
     }
-    WF_UNROLL for (int k = 0; k < NA; k++)
-    {
-        *(VMEM *)(dw + k * VN) = (VMEM)a[k];
-        *(VMEM *)(db + k * VN) = (VMEM)b[k];
+    if (at < n) { /* -0 changes no lane */
+        T p[WF_LANES], q[WF_LANES];
+        for (int64_t l = 0; l < WF_LANES; l++) {
+            p[l] = q[l] = -(T)0;
+        }
+        WF_IVDEP for (int64_t l = 0; l < n - at; l++)
+        {
+            p[l] = MUL(g[at + l], MUL(SUB(x[at + l], m), r));
+            q[l] = g[at + l];
+        }
+        WF_UNROLL for (int k = 0; k < NA; k++)
+        {
+            a[k] = a[k] + (V) * (const VMEM *)(p + k * VN);
+            b[k] = b[k] + (V) * (const VMEM *)(q + k * VN);
+        }
     }
+    FN(lanes_to)(dwv, a, first);
+    FN(lanes_to)(dbv, b, first);
 }
 
 /* a = sum(gw) / n, or 0 if !center; c = sum(gw * xhat) / n. The rows after these are fetched. */
