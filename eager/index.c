@@ -90,6 +90,23 @@ static inline int64_t wrap_index(int64_t i, int64_t extent)
     return i < 0 ? i + extent : i;
 }
 
+/* Indices of an axis of x, of x's rank: is one repeated for all that lies off the axis, all of x? Then whole slices are meant, which
+ * *one names: the same as a view of rank 1. */
+static bool are_of_slices(const wf_view *x, const wf_view *index, int axis, wf_view *one)
+{
+    for (int i = 0; i < x->rank; i++) {
+        if (i != axis &&
+            (index->dims[i] != x->dims[i] || (index->dims[i] > 1 && index->strides[i] != 0))) {
+            return false;
+        }
+    }
+    *one = *index;
+    one->rank = 1;
+    one->dims[0] = index->dims[axis];
+    one->strides[0] = index->strides[axis];
+    return x->rank > 1 && wf_view_numel(index) > 0;
+}
+
 static void find_places(const int64_t *at, int64_t n, int64_t extent, int64_t stride,
                         int64_t *place)
 {
@@ -339,6 +356,12 @@ WF_EXEC_DECL(take_along)
     const wf_view *x = &e->src[0];
     int axis = (int)e->attr->ints[0];
     wf_dense idx;
+    wf_view src[2] = {*x};
+    if (are_of_slices(x, &e->src[1], axis, &src[1])) {
+        wf_exec slices = *e;
+        slices.src = src;
+        return wf_exec_index_select(&slices);
+    }
     int code = wf_dense_of(&e->src[1], WEFT_I64, &idx, e->why);
     if (code) {
         return code;
@@ -404,16 +427,25 @@ __attribute__((noinline)) static void find_rows(const add_args *a, int64_t o, in
             (type *)a->dst + wf_offset_of(o, a->outer_rank, a->outer_dims, a->outer_strides);      \
         const type *values = (const type *)a->values + o * a->count * a->inner;                    \
         const int64_t *at = a->along ? a->at + o * a->count * a->inner : a->at;                    \
+        const int64_t extent = a->extent, jump = a->axis_stride, *columns = a->inner_at;           \
         for (int64_t k = 0; k < a->count; k++, values += a->inner) {                               \
             if (!a->along) {                                                                       \
-                type *out = dst + wrap_index(at[k], a->extent) * a->axis_stride + lo;              \
+                type *out = dst + wrap_index(at[k], extent) * jump + lo;                           \
                 a->add(out, (const void *const[]){out, values + lo}, (size_t)(hi - lo), 0);        \
                 continue;                                                                          \
             }                                                                                      \
             const int64_t *row = at + k * a->inner;                                                \
+            int64_t other = 0;                                                                     \
             for (int64_t j = lo; j < hi; j++) {                                                    \
-                int64_t column = a->inner_at ? a->inner_at[j] : j;                                 \
-                type *out = dst + wrap_index(row[j], a->extent) * a->axis_stride + column;         \
+                other |= row[j] ^ row[lo];                                                         \
+            }                                                                                      \
+            if (!other && !columns) { /* as where rows are added to nodes of a graph */            \
+                type *out = dst + wrap_index(row[lo], extent) * jump + lo;                         \
+                a->add(out, (const void *const[]){out, values + lo}, (size_t)(hi - lo), 0);        \
+                continue;                                                                          \
+            }                                                                                      \
+            for (int64_t j = lo; j < hi; j++) {                                                    \
+                type *out = dst + wrap_index(row[j], extent) * jump + (columns ? columns[j] : j);  \
                 *out = (type)(*out + values[j]);                                                   \
             }                                                                                      \
         }                                                                                          \
@@ -502,15 +534,16 @@ static wf_task_fn add_task(int dt)
     }
 }
 
-/* Columns a task: all where there are other tasks; else an eighth of the row in whole cache lines, so that neighbours do not
- * share one. */
+/* Columns a task: all where there are other tasks; else a thread's part of the row in whole cache lines, so that neighbours do not
+ * share one. (Every column is added to in the order of the indices: cuts change no bits. Each task walks all rows.) */
 static int64_t column_chunk(int64_t outer, int64_t inner, size_t size)
 {
-    if (outer >= 8) {
+    const int threads = wf_num_threads();
+    if (outer >= 8 || threads < 2) {
         return inner;
     }
-    int64_t line = 64 / (int64_t)size;
-    int64_t chunk = (inner + 7) / 8;
+    const int64_t line = 64 / (int64_t)size, parts = threads < 8 ? threads : 8;
+    int64_t chunk = (inner + parts - 1) / parts;
     chunk = (chunk + line - 1) / line * line;
     return chunk > 0 ? chunk : line;
 }
@@ -692,7 +725,12 @@ static int exec_add(wf_exec *e, bool along)
     int axis = (int)e->attr->ints[0];
     wf_dense idx;
     bool plain;
-    int code = load_indices(&e->src[1], base->dims[axis], axis, &idx, &plain, e->why);
+    wf_view index = e->src[1], one;
+    if (along && are_of_slices(base, &index, axis, &one)) {
+        along = false;
+        index = one;
+    }
+    int code = load_indices(&index, base->dims[axis], axis, &idx, &plain, e->why);
     if (code) {
         return code;
     }
@@ -707,10 +745,10 @@ static int exec_add(wf_exec *e, bool along)
     }
     add_args a = {.at = idx.data, .along = along, .near = plain, .extent = base->dims[axis]};
     if (along) {
-        a.count = e->src[1].dims[axis];
+        a.count = index.dims[axis];
         a.inner = product(e->src[1].dims + axis + 1, base->rank - axis - 1);
     } else {
-        a.count = wf_view_numel(&e->src[1]);
+        a.count = wf_view_numel(&index);
         a.inner = product(base->dims + axis + 1, base->rank - axis - 1);
     }
     code = halves_in_rows(e, &a) ? add_half_rows(e, &a) : add_values(e, &a);

@@ -118,6 +118,18 @@ Test(index, take_along_long_rows)
     }
 }
 
+/* Of some trials: one index for all that lies off the axis, as a view that repeats it or in memory. */
+static void repeat_indices(wf_view *v, int axis, int trial)
+{
+    for (int i = 0; i < v->rank && trial % 4 == 2; i++) {
+        v->strides[i] = i == axis ? v->strides[i] : 0;
+    }
+    const int64_t inner = v->rank > 1 ? v->dims[v->rank - 1] : 1;
+    for (int64_t i = 0; trial % 4 == 3 && axis < v->rank - 1 && i < wf_view_numel(v); i++) {
+        memcpy(at(v, i), at(v, i / inner * inner), wf_dtype_size(v->dtype));
+    }
+}
+
 Test(index, take_along)
 {
     for (int trial = 0; trial < (int)effort_of(TRIALS) * NTYPES; trial++) {
@@ -127,10 +139,13 @@ Test(index, take_along)
         int64_t axis = between(0, rank - 1);
         dims[axis] += dims[axis] == 0;
         for (int i = 0; i < rank; i++) {
-            idims[i] = i == axis ? between(0, 7) : between(0, 2) ? dims[i] : between(0, dims[i]);
+            idims[i] = i == axis                        ? between(0, 7)
+                       : trial % 4 > 1 || between(0, 2) ? dims[i]
+                                                        : between(0, dims[i]);
         }
         tensor src[2] = {random_tensor(dt, rank, dims, trial & 1),
                          random_indices(rank, idims, dims[axis], trial & 2)};
+        repeat_indices(&src[1].v, (int)axis, trial);
         tensor dst;
         must_run(wf_exec_take_along, WF_OP_TAKE_ALONG, &(wf_attr){INTS(axis)}, 2, src, &dst);
         int64_t n = wf_view_numel(&dst.v);
@@ -189,11 +204,15 @@ Test(index, scatter_add_in_order)
         int64_t axis = between(0, rank - 1);
         dims[axis] += dims[axis] == 0;
         for (int i = 0; i < rank; i++) {
-            idims[i] = i == axis ? between(0, 9) : between(0, 2) ? dims[i] : between(0, dims[i]);
+            idims[i] = i == axis                        ? between(0, 9)
+                       : trial % 4 < 2 && between(0, 2) ? dims[i]
+                       : trial % 4 < 2                  ? between(0, dims[i])
+                                                        : dims[i];
         }
         tensor src[3] = {random_tensor(dt, rank, dims, trial & 1),
                          random_indices(rank, idims, dims[axis], trial & 2),
                          random_tensor(dt, rank, idims, trial & 4)};
+        repeat_indices(&src[1].v, (int)axis, trial);
         if (wf_dtype_kind(dt) == 1) { /* the reference does not wrap */
             fill_ints(&src[0], 0, 3);
             fill_ints(&src[2], 0, 3);
