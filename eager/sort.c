@@ -88,16 +88,30 @@ static inline uint32_t key32(int dt, const void *p)
     }
 }
 
+/* key_of_f32 without branches, which loops do by vectors. */
+static inline uint32_t key_in_line(uint32_t u)
+{
+    const uint32_t w = u == 0x80000000u ? 0 : u;
+    const uint32_t order = w ^ ((uint32_t)((int32_t)w >> 31) | 0x80000000u);
+    return (u & 0x7FFFFFFFu) > 0x7F800000u ? UINT32_MAX : order;
+}
+
 /* Those of n values, `step` bytes apart. */
 static void keys32(int dt, const char *in, int64_t step, int64_t n, uint32_t flip, uint32_t *key)
 {
-    if (dt == WEFT_F32 && step == sizeof(float)) { /* by vectors */
+    if (dt == WEFT_F32 && step == sizeof(float)) {
         for (int64_t i = 0; i < n; i++) {
             uint32_t u;
             memcpy(&u, in + 4 * i, sizeof u);
-            const uint32_t w = u == 0x80000000u ? 0 : u;
-            const uint32_t order = w ^ ((uint32_t)((int32_t)w >> 31) | 0x80000000u);
-            key[i] = ((u & 0x7FFFFFFFu) > 0x7F800000u ? UINT32_MAX : order) ^ flip;
+            key[i] = key_in_line(u) ^ flip;
+        }
+        return;
+    }
+    if (dt == WEFT_BF16 && step == sizeof(uint16_t)) {
+        for (int64_t i = 0; i < n; i++) {
+            uint16_t h;
+            memcpy(&h, in + 2 * i, sizeof h);
+            key[i] = key_in_line((uint32_t)h << 16) ^ flip;
         }
         return;
     }
