@@ -223,12 +223,61 @@ static bool is_same_ins(const mapper *m)
              memcmp(wf_ins_src(f, i), wf_ins_src(g, j), i->nsrc * sizeof(wf_val)) != 0)) {
             return false;
         }
-        if (wf_op_is_weak(i->op) && (f->slots[i->attr] != g->slots[j->attr] ||
-                                     f->slot_kind[i->attr] != g->slot_kind[j->attr])) {
+        if (wf_op_is_weak(i->op) && f->slot_kind[i->attr] != g->slot_kind[j->attr]) {
             return false;
         }
     }
     return true;
+}
+
+/* The number in every recording, as integers; *same: it is one. False: it is none of integers that can be extents. */
+static bool numbers_of(const mapper *m, int64_t *v, bool *same)
+{
+    const uint32_t slot = m->f->ins[m->at].attr;
+    const int kind = m->f->slot_kind[slot];
+    bool whole = kind != 0;
+    *same = true;
+    for (int i = 0; i < m->n; i++) {
+        const wf_fn *g = m->twin[i];
+        const uint64_t bits = g->slots[twin_ins(m, i)->attr];
+        const double d = wf_slot_f64(kind, bits), far = (double)(INT64_C(1) << 53);
+        *same = *same && bits == m->f->slots[slot];
+        whole = whole && d > -far && d < far;
+        v[i] = whole ? (int64_t)d : 0;
+        whole = whole && wf_slot_bits(kind, (double)v[i]) == bits;
+    }
+    return whole;
+}
+
+/* A scalar or constant: a number of the function, or one that is an extent. */
+static int map_number(mapper *m, wf_fn *out, wf_why *why)
+{
+    const wf_fn *f = m->f;
+    const wf_ins *i = &f->ins[m->at];
+    const int kind = f->slot_kind[i->attr];
+    uint64_t bits = f->slots[i->attr];
+    int64_t v[WF_POINTS], extent = wf_fn_slot_extent(f, i->attr);
+    bool same = true;
+    if (m->n == 0 && extent >= 0) {
+        const int64_t value = wf_sym_value(f, extent, m->sizes);
+        bits = kind == 2 ? wf_slot_bits(kind, (double)value) : (uint64_t)value;
+    } else if (m->n > 0 && !numbers_of(m, v, &same) && !same) {
+        wf_fail(why, WEFT_EUNSUPPORTED, "the function computes a number from a size (%%%u, %.17g)",
+                m->at + 1, wf_slot_f64(kind, bits));
+        wf_hint(why, "a number can be an integer made of symbols, as an extent can: divide by n "
+                     "instead of multiplying by 1 / n");
+        return WEFT_EUNSUPPORTED;
+    }
+    int rc = same ? 0 : i->op == WF_OP_CONST ? differs(m, why) : map_extent(m, v, &extent, why);
+    if (rc) {
+        return rc;
+    }
+    const wf_val at =
+        i->op == WF_OP_SCALAR ? wf_fn_scalar(out, kind, bits) : wf_fn_const(out, kind, bits);
+    if (!at || (!same && wf_fn_size_scalar(out, at, extent))) {
+        return wf_fail(why, WEFT_ENOMEM, "out of memory");
+    }
+    return 0;
 }
 
 /* An input's extent may be computed (`n-8`), and be negative with the sizes that are given. */
@@ -271,10 +320,7 @@ static int map_ins(mapper *m, wf_fn *out, wf_why *why)
         return rc ? rc : v ? 0 : wf_fail(why, WEFT_ENOMEM, "out of memory");
     }
     if (wf_op_is_weak(i->op)) {
-        wf_val v = i->op == WF_OP_SCALAR
-                       ? wf_fn_scalar(out, f->slot_kind[i->attr], f->slots[i->attr])
-                       : wf_fn_const(out, f->slot_kind[i->attr], f->slots[i->attr]);
-        return v ? 0 : wf_fail(why, WEFT_ENOMEM, "out of memory");
+        return map_number(m, out, why);
     }
     rc = map_row(m, out, i, why);
     if (!rc) {
@@ -291,7 +337,12 @@ static wf_fn *rebuild(mapper *m, wf_fn *out, wf_why *why)
     m->out = out;
     for (int i = 1; i < m->n; i++) {
         if (f->n != m->twin[i]->n || f->noutputs != m->twin[i]->noutputs) {
-            wf_fail(why, WEFT_EUNSUPPORTED, "the function does something else when sizes change");
+            wf_fail(why, WEFT_EUNSUPPORTED,
+                    "the function does something else when sizes change: it records %u rows for "
+                    "the example and %u with other sizes",
+                    f->n, m->twin[i]->n);
+            wf_hint(why, "a loop over an axis is recorded step by step: its length cannot be a "
+                         "symbol, make a graph for each or pad to one");
             wf_fn_free(out);
             return NULL;
         }

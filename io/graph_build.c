@@ -602,7 +602,8 @@ static int say_other(const wf_graph_symbols *s, const int64_t *size, const wf_fn
                  wf_rows[f->ins[k].op].name);
     }
     wf_fail(why, WEFT_EUNSUPPORTED, "the function does something else where %.90s%s", where, what);
-    wf_hint(why, "record it without this symbol, or make the function independent of the size");
+    wf_hint(why, "record it without this symbol, make the function independent of the size, or, if "
+                 "it is right for multiples, say so: \"n%%2==0\"");
     return WEFT_EUNSUPPORTED;
 }
 

@@ -59,7 +59,7 @@ typedef struct weft_graph_args {
 /* NULL with an error recorded: fn's own; a read of any value, and a write to a tensor from outside (WEFT_EUNSUPPORTED,
  * whether or not fn looked at the status: a value read would be a constant of the graph); a size or number that depends on a symbol
  * in a way the graph cannot say (an extent can be a symbol times an integer plus an integer, as after x[1:], or over one that it is
- * a multiple of, and a sum of symbols, products of two of them and integers); a function that does
+ * a multiple of, and a sum of symbols, products of two of them and integers; so can a number, weft_f(n)); a function that does
  * something else, or reads other tensors from outside, at one of the sizes it is recorded with: the example's, one or two more,
  * all symbols 1, all 2, each of several 1 beside the example's sizes of the others, and one far above or the largest that a range
  * allows. A branch that none of these takes goes unseen, as does one at a size where fn fails.

@@ -379,7 +379,11 @@ static int copy_leaf(wf_build *b, const wf_fn *from, uint32_t k, wf_val *dst)
             wf_fn_name_input(b->f, *dst, name, name ? strlen(name) : 0, from->locs[i->loc]);
         }
     } else if (i->op == WF_OP_SCALAR) {
+        const int64_t extent = wf_fn_slot_extent(from, i->attr);
         *dst = wf_build_scalar(b, from->slot_kind[i->attr], from->slots[i->attr], origin);
+        if (*dst && extent >= 0 && wf_fn_size_scalar(b->f, *dst, extent)) {
+            return WEFT_ENOMEM;
+        }
     } else if (i->op == WF_OP_CONST) {
         *dst = wf_build_const(b, from->slot_kind[i->attr], from->slots[i->attr]);
     }

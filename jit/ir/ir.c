@@ -119,7 +119,7 @@ void wf_fn_clear(wf_fn *f)
     f->origin = NULL;
     f->caporigin = 0;
     f->n = f->ntypes = f->nlists = f->nsymbols = f->ninputs = f->nslots = f->noutputs = 0;
-    f->ncalls = f->nnames = 0;
+    f->ncalls = f->nnames = f->nsized = 0;
     f->nattrs = f->nlocs = 1;
     if (f->polys) {
         f->polys->n = 0;
@@ -150,6 +150,7 @@ void wf_fn_free(wf_fn *f)
     free(f->inputs);
     free(f->slots);
     free(f->slot_kind);
+    free(f->sized);
     free(f->outputs);
     free(f);
 }
@@ -412,6 +413,25 @@ wf_val wf_fn_scalar(wf_fn *f, int kind, uint64_t bits)
     return push_number(f, WF_OP_SCALAR, kind, bits);
 }
 
+int wf_fn_size_scalar(wf_fn *f, wf_val v, int64_t extent)
+{
+    if (wf_grow(&f->sized, f->nsized, 1, &f->capsized, sizeof *f->sized)) {
+        return WEFT_ENOMEM;
+    }
+    f->sized[f->nsized++] = (wf_sized_slot){wf_fn_at(f, v)->attr, extent};
+    return 0;
+}
+
+int64_t wf_fn_slot_extent(const wf_fn *f, uint32_t slot)
+{
+    uint32_t lo = 0, hi = f->nsized;
+    while (lo < hi) {
+        const uint32_t mid = (lo + hi) / 2;
+        *(f->sized[mid].slot < slot ? &lo : &hi) = f->sized[mid].slot < slot ? mid + 1 : mid;
+    }
+    return lo < f->nsized && f->sized[lo].slot == slot ? f->sized[lo].extent : -1;
+}
+
 wf_val wf_fn_const(wf_fn *f, int kind, uint64_t bits)
 {
     return push_number(f, WF_OP_CONST, kind, bits);
@@ -548,7 +568,7 @@ static bool same_attr(const wf_fn *f, const wf_attr *a, const wf_fn *g, const wf
 bool wf_fn_equal(const wf_fn *a, const wf_fn *b)
 {
     if (a->n != b->n || a->noutputs != b->noutputs || a->ninputs != b->ninputs ||
-        a->nslots != b->nslots || a->nsymbols != b->nsymbols ||
+        a->nslots != b->nslots || a->nsymbols != b->nsymbols || a->nsized != b->nsized ||
         (a->noutputs && memcmp(a->outputs, b->outputs, a->noutputs * sizeof *a->outputs) != 0)) {
         return false;
     }
@@ -556,6 +576,12 @@ bool wf_fn_equal(const wf_fn *a, const wf_fn *b)
         const wf_range p = a->range[i], q = b->range[i];
         if (strcmp(a->symbols[i], b->symbols[i]) != 0 || p.least != q.least || p.most != q.most ||
             p.multiple != q.multiple || p.rest != q.rest) {
+            return false;
+        }
+    }
+    for (uint32_t i = 0; i < a->nsized; i++) {
+        if (a->sized[i].slot != b->sized[i].slot ||
+            !wf_sym_same(a, a->sized[i].extent, b, b->sized[i].extent)) {
             return false;
         }
     }

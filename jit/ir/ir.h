@@ -176,6 +176,12 @@ typedef struct wf_called_as {
     const char *name; /* lives as long as the process */
 } wf_called_as;
 
+/* A scalar slot whose number is an extent of symbols (a sum that is divided by its length): slots[] has the value it was recorded with. */
+typedef struct wf_sized_slot {
+    uint32_t slot;
+    int64_t extent;
+} wf_sized_slot;
+
 struct wf_fn {
     char name[64];
     wf_ins *ins;
@@ -204,6 +210,8 @@ struct wf_fn {
     uint64_t *slots;    /* bit patterns the scalar slots had when recorded: wf_slot_f64 reads one */
     uint8_t *slot_kind; /* WF_SCALAR_* of eager/tensor.h: 0 bool, 1 integer, 2 float */
     uint32_t nslots, capslots, capkinds;
+    wf_sized_slot *sized; /* by slot, ascending; of functions with symbols */
+    uint32_t nsized, capsized;
     wf_val *outputs;
     uint32_t noutputs, capoutputs;
     wf_val *origin; /* by passes: instruction of the recorded function; NULL: each is its own */
@@ -226,6 +234,10 @@ const char *wf_fn_input_name(const wf_fn *f, uint32_t k);
 /* Appends a scalar slot (0-d; bool, i64 or f64). bits: the pattern of the double of kind 2, of the int64
  * of the others, so that every value is exact. 0: no memory. */
 wf_val wf_fn_scalar(wf_fn *f, int kind, uint64_t bits);
+/* The number of scalar v, an integer or a float, which was appended last of those, is this extent of symbols. 0 or WEFT_ENOMEM. */
+int wf_fn_size_scalar(wf_fn *f, wf_val v, int64_t extent);
+/* The extent that the number of a slot is; -1: it is none. */
+int64_t wf_fn_slot_extent(const wf_fn *f, uint32_t slot);
 /* Appends a number of the compiler's own (0-d, weak like a scalar slot). 0: no memory. */
 wf_val wf_fn_const(wf_fn *f, int kind, uint64_t bits);
 /* The number of a symbol, made on demand; -1: a bad name or more than WF_MAX_SYMBOLS. */

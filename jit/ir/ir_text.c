@@ -10,7 +10,7 @@
  *   }
  *
  * Numbers are SSA numbers counted from 1, `_` is an absent operand. A scalar slot is followed by the value
- * it had, unless that was 0: an integer, or a hexadecimal float. A symbol may have a least and a most size, and an integer that
+ * it had, unless that was 0: an integer, or a hexadecimal float; or, in brackets, by an extent, which it is at any sizes: scalar f64 [batch*seq]. A symbol may have a least and a most size, and an integer that
  * every size is a multiple of (n%4==0, behind its range, if it has one) or a remainder more (n%4==1). An extent is an integer, a symbol, or of a symbol: 2*batch,
  * batch-1, 3*batch+2, and where multiples are known a quotient: seq/4, 3*seq/2+1, rounded down; or of several symbols, with products of
  * two: batch+seq, 2*batch*seq-batch+1, each quotient in a product rounded down by itself. Attributes are ints(...), dyn(...) (extents), flt(...) as hexadecimal floats, dtype(...), flags(...); of(row,k) names the row and
@@ -162,6 +162,13 @@ static void print_slot(const wf_fn *f, uint32_t slot, FILE *out)
 {
     uint64_t bits = f->slots[slot];
     double d = wf_slot_f64(f->slot_kind[slot], bits);
+    const int64_t extent = wf_fn_slot_extent(f, slot);
+    if (extent >= 0) {
+        fputs(" [", out);
+        print_extent(f, extent, out);
+        fputc(']', out);
+        return;
+    }
     if (bits && f->slot_kind[slot] != 2) {
         fprintf(out, " %" PRId64, (int64_t)bits);
     } else if (bits) {
@@ -787,6 +794,20 @@ static bool parse_row(parser *s, wf_op op, const wf_type *t)
     return wf_type_same(wf_fn_type(s->f, dst[0]), t) || fail(s, "the type that the operands give");
 }
 
+/* The slot of a number that is an extent of symbols. */
+static bool parse_sized(parser *s, int kind)
+{
+    int64_t extent;
+    if (!parse_extent(s, &extent) || !expect(s, "]")) {
+        return false;
+    }
+    if (kind == 0 || !WF_IS_SYM(extent)) {
+        return fail(s, "an extent of symbols, for a number");
+    }
+    const wf_val v = wf_fn_scalar(s->f, kind, 0);
+    return (v && wf_fn_size_scalar(s->f, v, extent) == 0) || fail(s, "memory");
+}
+
 /* The value of a scalar slot, if it is written, and the slot. */
 static bool parse_slot(parser *s, wf_op op, int kind)
 {
@@ -830,6 +851,9 @@ static bool parse_ins(parser *s, wf_val *pending)
         if (is_result || !parse_dtype(s, &dt) ||
             (dt != WEFT_BOOL && dt != WEFT_I64 && dt != WEFT_F64)) {
             return fail(s, "bool, i64 or f64");
+        }
+        if (!number && accept(s, "[")) {
+            return parse_sized(s, wf_dtype_kind(dt));
         }
         return parse_slot(s, number ? WF_OP_CONST : WF_OP_SCALAR, wf_dtype_kind(dt));
     }

@@ -167,6 +167,9 @@ static int check_number(checker *c, const wf_ins *i)
     if (kind == 0 && f->slots[i->attr] > 1) {
         return broken(c, "slot %u is neither true nor false", i->attr);
     }
+    if (i->op == WF_OP_CONST && wf_fn_slot_extent(f, i->attr) >= 0) {
+        return broken(c, "slot %u is an extent, and of a constant", i->attr);
+    }
     c->slots++;
     return 0;
 }
@@ -238,10 +241,26 @@ static int check_symbols(const wf_fn *f, wf_why *why)
     return 0;
 }
 
+/* Numbers that are extents. */
+static int check_sized(const wf_fn *f, wf_why *why)
+{
+    for (uint32_t k = 0; k < f->nsized; k++) {
+        const wf_sized_slot *s = &f->sized[k];
+        if (s->slot >= f->nslots || (k && s[-1].slot >= s->slot) || f->slot_kind[s->slot] == 0 ||
+            !wf_is_sym(f, s->extent)) {
+            return wf_fail(why, WEFT_EINVALID,
+                           "slot %u is no number that can be an extent, or it is one twice",
+                           s->slot);
+        }
+    }
+    return 0;
+}
+
 int wf_fn_verify(const wf_fn *f, wf_why *why)
 {
     checker c = {.f = f, .why = why};
     int rc = check_symbols(f, why);
+    rc = rc ? rc : check_sized(f, why);
     for (; c.k < f->n && !rc; c.k++) {
         rc = check_ins(&c);
     }

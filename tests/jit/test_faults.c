@@ -241,6 +241,7 @@ static void swap_ins(wf_fn *f, uint32_t a, uint32_t b)
     X(slot_shared, 20, "slot is 0", i->attr = 0;)                                                              \
     X(slot_of_unknown_kind, 2, "kind 3", f->slot_kind[0] = 3;)                                                 \
     X(slot_of_another_kind, 2, "kind 1", f->slot_kind[0] = 1;)                                                 \
+    X(slot_of_no_symbol, 0, "no number that can be an extent", (void)wf_fn_size_scalar(f, 3, WF_SYM(9));)      \
     X(slot_with_extents, 2, "is no number of its type", i->type = f->ins[3].type;)                             \
     X(truth_that_is_none, 20, "neither true nor false", f->slots[1] = 2;)                                      \
     X(slots_not_counted, 32, "slot is 2", f->nslots = 2;)                                                      \

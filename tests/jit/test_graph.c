@@ -2,6 +2,7 @@
  * tests/jit/test_graph.c -- graphs: recording with symbols, files, runs beside the function itself.
  */
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -1241,6 +1242,78 @@ Test(graph, extents_of_several_symbols)
     check_status("none", weft_graph_run(g, x, 2, &y, 1), WEFT_ESHAPE,
                  "'n+m-1' would be -1, since 'n' is 0, 'm' is 0");
     weft_graph_free(g);
+}
+
+/* -- numbers computed from a size -------------------------------------------------------------------------- */
+
+static weft_status averages(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                            int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    const int64_t n = weft_dim(in[0], 0), m = weft_dim(in[0], 1);
+    weft_tensor rows = weft_div(weft_sum(in[0], .axes = weft_axes(0)), weft_f((double)n));
+    weft_tensor all = weft_div(weft_sum(in[0]), weft_f((double)(n * m)));
+    weft_tensor last = weft_minimum(weft_arange(0, (double)m, 1, WEFT_I64), weft_i(m - 2));
+    out[0] = weft_add(weft_add(rows, all), weft_cast(last, WEFT_F32));
+    return weft_error_status(out[0]);
+}
+
+static weft_status scaled_by_root(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                                  int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = weft_mul(in[0], weft_f(1 / sqrt((double)weft_dim(in[0], 0))));
+    return weft_error_status(out[0]);
+}
+
+static weft_status divided_by_less(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                                   int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    const int64_t n = weft_dim(in[0], 0);
+    out[0] = weft_div(in[0], weft_f((double)(n < 300 ? n : 300)));
+    return weft_error_status(out[0]);
+}
+
+static weft_status steps(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = weft_select(in[0], 0, 0);
+    for (int64_t t = 1; t < weft_dim(in[0], 0); t++) {
+        out[0] = weft_tanh(weft_add(out[0], weft_select(in[0], 0, t)));
+    }
+    return weft_error_status(out[0]);
+}
+
+Test(graph, numbers_computed_from_a_size)
+{
+    static const weft_graph_dim dims[] = {{0, 0, "n"}, {0, 1, "m"}};
+    static const int64_t sizes[][2] = {{1, 1}, {1, 9}, {7, 2}, {40, 3}, {5, 100}};
+    weft_tensor x = weft_randn(weft_shape(4, 6), WEFT_F32), want, got;
+    weft_graph *g = weft_jit_graph(averages, NULL, &x, 1, .dims = dims, .n_dims = 2);
+    cr_assert_not_null(g, "%s", weft_last_error());
+    g = test_reloaded(g);
+    check_says(g, "scalar f64 [n]");
+    check_says(g, "scalar f64 [n*m]");
+    check_says(g, "scalar i64 [m-2]");
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        x = weft_randn(weft_shape(sizes[i][0], sizes[i][1]), WEFT_F32);
+        cr_assert_eq(averages(NULL, &x, 1, &want, 1), WEFT_OK);
+        cr_assert_eq(weft_graph_run(g, &x, 1, &got, 1), WEFT_OK, "%s", weft_last_error());
+        check_bits("averages", want, got);
+    }
+    weft_graph_free(g);
+    static const struct {
+        weft_jit_fn fn;
+        const char *says;
+    } refused[] = {{scaled_by_root, "computes a number from a size (%2, 0.5); a number can be an"},
+                   {divided_by_less, "does something else where 'n' is "},
+                   {steps, "rows for the example and"}};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        x = weft_randn(weft_shape(4, 6), WEFT_F32);
+        cr_assert_null(weft_jit_graph(refused[i].fn, NULL, &x, 1, .dims = dims, .n_dims = 1));
+        cr_assert_not_null(strstr(weft_last_error(), refused[i].says), "%s", weft_last_error());
+    }
 }
 
 /* -- gradients inside --------------------------------------------------------------------------------- */

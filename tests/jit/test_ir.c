@@ -109,6 +109,43 @@ Test(ir, scalar_slots_are_exact)
     cr_assert_null(parse("fn f {\n  %1 = scalar i64 9223372036854775808\n  return %1\n}", &why));
 }
 
+Test(ir, numbers_that_are_extents)
+{
+    static const char text[] = "fn f symbols(n, m%4==0) {\n  %1 = input f32[n,m]\n"
+                               "  %2 = scalar f64 [n]\n  %3 = div f32[n,m] %1, %2\n"
+                               "  %4 = scalar i64 [n*m-m/4+1]\n  %5 = mul f32[n,m] %3, %4\n"
+                               "  %6 = scalar f64 0x1p-1\n  %7 = add f32[n,m] %5, %6\n"
+                               "  return %7\n}\n";
+    wf_why why = {0};
+    wf_fn *f = parse(text, &why), *g = parse(text, &why);
+    cr_assert_not_null(f, "%s", why.rule);
+    cr_assert(wf_fn_verify(f, &why) == 0 && wf_fn_equal(f, g), "%s", why.rule);
+    char *again = wf_fn_text(f);
+    cr_assert_str_eq(again, text);
+    free(again);
+    round_trip(f);
+    const int64_t sizes[WF_MAX_SYMBOLS] = {3, 8};
+    cr_assert_eq(wf_sym_value(f, wf_fn_slot_extent(f, 0), sizes), 3);
+    cr_assert_eq(wf_sym_value(f, wf_fn_slot_extent(f, 1), sizes), 23);
+    cr_assert_eq(wf_fn_slot_extent(f, 2), -1);
+    g->sized[0].extent = WF_SYM(1);
+    cr_assert(!wf_fn_equal(f, g));
+    g->sized[1].slot = 0;
+    cr_assert_neq(wf_fn_verify(g, &why), 0);
+    wf_fn_free(f);
+    wf_fn_free(g);
+    static const char *const bad[] = {"scalar bool [n]", "const f64 [n]",  "scalar f64 [3]",
+                                      "scalar f64 [k]",  "scalar f64 [n",  "scalar f64 [n*n*n]",
+                                      "scalar f64 []",   "scalar f64 [-1]"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char one[128];
+        snprintf(one, sizeof one,
+                 "fn f symbols(n) {\n  %%1 = input f32[n]\n  %%2 = %s\n  return %%1\n}", bad[i]);
+        cr_assert_null(parse(one, &why), "%s", bad[i]);
+    }
+    cr_assert_null(parse("fn f {\n  %1 = scalar f64 [n]\n  return %1\n}", &why));
+}
+
 /* What an input was, whatever its name holds, and the text without it. */
 Test(ir, names_of_inputs_print_and_parse)
 {
