@@ -16,6 +16,7 @@
 
 #include "eager/alloc.h"
 #include "io/graph.h"
+#include "io/safetensors.h"
 
 static const char version[] = "1", fast[] = "fast";
 
@@ -59,7 +60,7 @@ weft_status weft_graph_save(const weft_graph *g, const char *path)
         for (int i = 0; i < g->n_weights; i++) {
             t[i] = (weft_named_tensor){g->names[g->n_inputs + i], g->weights[i]};
         }
-        s = weft_safetensors_save(path, t, g->n_weights, meta, n_meta);
+        s = wf_st_save_lines(path, t, g->n_weights, meta, n_meta);
     } else {
         wf_api_error("graph_save", WEFT_ENOMEM, "out of memory");
     }

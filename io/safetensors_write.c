@@ -3,6 +3,7 @@
  *
  * Order of tensors: by element type, the reference's larger ones first, then by name as bytes. Header: compact
  * JSON, "__metadata__" first, padded with spaces so that the data starts at a multiple of 8.
+ * In lines (graph files) it starts at a multiple of 64, with the tensors that end on one: what is mapped is read as it lies.
  *
  * Invariants: everything is checked before the first byte is written; a file appears under its name only
  * when it is complete and on disk (io/file.h).
@@ -69,12 +70,19 @@ typedef struct item {
     const char *name;
     weft_tensor t;
     weft_dtype dtype;
+    bool part; /* in lines: it does not end at one */
     int64_t bytes;
 } item;
+
+/* What the reference writes, and vectors that no line of a cache cuts. */
+enum { PLAIN = 8, LINES = 64 };
 
 static int by_type(const void *a, const void *b)
 {
     const item *x = a, *y = b;
+    if (x->part != y->part) {
+        return x->part - y->part;
+    }
     int d = wf_st_types[y->dtype].order - wf_st_types[x->dtype].order;
     return d ? d : strcmp(x->name, y->name);
 }
@@ -121,7 +129,8 @@ static weft_status refuse(weft_status status, const char *name, const char *reas
     return status;
 }
 
-static weft_status collect(const weft_named_tensor *t, int n, item *items, int64_t *total)
+static weft_status collect(const weft_named_tensor *t, int n, int align, item *items,
+                           int64_t *total)
 {
     for (int i = 0; i < n; i++) {
         if (!t[i].name || !wf_st_good_name(t[i].name)) {
@@ -136,7 +145,9 @@ static weft_status collect(const weft_named_tensor *t, int n, item *items, int64
             weft_status s = weft_error_status(c);
             return refuse(s == WEFT_OK ? WEFT_EHANDLE : s, t[i].name, "the tensor is not alive");
         }
-        items[i] = (item){t[i].name, c, weft_dtype_of(c), weft_nbytes(c)};
+        const int64_t bytes = weft_nbytes(c);
+        const bool part = align == LINES && bytes % LINES != 0;
+        items[i] = (item){t[i].name, c, weft_dtype_of(c), part, bytes};
         if (__builtin_add_overflow(*total, items[i].bytes, total)) {
             return refuse(WEFT_ENOMEM, t[i].name, "the size of the file overflows");
         }
@@ -187,9 +198,11 @@ static weft_status put_metadata(text *h, const weft_metadata *meta, int n)
 }
 
 /* The 8 bytes of size and the header. */
-static weft_status make_header(text *h, const item *items, int n, const weft_metadata *meta,
-                               int n_meta)
+static weft_status make_header(text *h, const item *items, int n, int align,
+                               const weft_metadata *meta, int n_meta)
 {
+    static const char spaces[] = "                                                               ";
+    _Static_assert(sizeof spaces == LINES, "room for any pad");
     put(h, "\0\0\0\0\0\0\0\0{", 9);
     weft_status s = n_meta ? put_metadata(h, meta, n_meta) : WEFT_OK;
     int64_t at = 0;
@@ -205,7 +218,7 @@ static weft_status make_header(text *h, const item *items, int n, const weft_met
         at += items[i].bytes;
     }
     put(h, "}", 1);
-    put(h, "       ", (8 - h->size % 8) % 8);
+    put(h, spaces, -h->size % (size_t)align);
     if (s != WEFT_OK) {
         return s;
     }
@@ -258,8 +271,8 @@ static weft_status write_memory(const text *h, const item *items, int n, int64_t
 }
 
 /* To path if it is given, else to *data. */
-static weft_status save(const weft_named_tensor *t, int n, const weft_metadata *meta, int n_meta,
-                        const char *path, void **data, size_t *size)
+static weft_status save(const weft_named_tensor *t, int n, int align, const weft_metadata *meta,
+                        int n_meta, const char *path, void **data, size_t *size)
 {
     if (n < 0 || n_meta < 0 || (n && !t) || (n_meta && !meta)) {
         wf_api_error("safetensors_save", WEFT_EINVALID, "a list is NULL or its length negative");
@@ -272,9 +285,9 @@ static weft_status save(const weft_named_tensor *t, int n, const weft_metadata *
     text header = {0};
     int64_t total = 0;
     weft_scope scope = weft_scope_begin();
-    weft_status s = collect(t, n, items, &total);
+    weft_status s = collect(t, n, align, items, &total);
     if (s == WEFT_OK) {
-        s = make_header(&header, items, n, meta, n_meta);
+        s = make_header(&header, items, n, align, meta, n_meta);
     }
     if (s == WEFT_OK) {
         s = path ? write_file(path, &header, items, n)
@@ -293,7 +306,13 @@ weft_status weft_safetensors_save(const char *path, const weft_named_tensor *t, 
         wf_api_null("safetensors_save", "the path");
         return WEFT_EINVALID;
     }
-    return save(t, n, meta, n_meta, path, NULL, NULL);
+    return save(t, n, PLAIN, meta, n_meta, path, NULL, NULL);
+}
+
+weft_status wf_st_save_lines(const char *path, const weft_named_tensor *t, int n,
+                             const weft_metadata *meta, int n_meta)
+{
+    return save(t, n, LINES, meta, n_meta, path, NULL, NULL);
 }
 
 weft_status weft_safetensors_encode(const weft_named_tensor *t, int n, const weft_metadata *meta,
@@ -305,5 +324,5 @@ weft_status weft_safetensors_encode(const weft_named_tensor *t, int n, const wef
     }
     *data = NULL;
     *size = 0;
-    return save(t, n, meta, n_meta, NULL, data, size);
+    return save(t, n, PLAIN, meta, n_meta, NULL, data, size);
 }

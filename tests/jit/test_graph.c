@@ -291,6 +291,59 @@ Test(graph, counts_out_of_range)
     cr_assert_null(weft_jit_graph(doubles, NULL, &x, 1, .n_dims = 1));
 }
 
+static weft_status sums_of_weights(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                                   int n_out)
+{
+    (void)n_in;
+    const weft_tensor *w = self;
+    for (int i = 0; i < n_out; i++) {
+        out[i] = weft_add(in[0], weft_sum(weft_cast(w[i], WEFT_F32)));
+    }
+    return weft_error_status(out[0]);
+}
+
+/* Weights of whole lines of 64 bytes are mapped on lines, whatever lies beside them. */
+Test(graph, weights_lie_on_lines)
+{
+    enum { WEIGHTS = 7 };
+    static const struct {
+        weft_dtype dtype;
+        int64_t n;
+    } kinds[WEIGHTS] = {{WEFT_F64, 3},  {WEFT_F32, 16}, {WEFT_F32, 5}, {WEFT_BOOL, 7},
+                        {WEFT_F16, 64}, {WEFT_I64, 8},  {WEFT_BF16, 0}};
+    char path[TEST_PATH], name[16];
+    close(test_new_file(path));
+    weft_tensor w[WEIGHTS], x = weft_ones(weft_shape(2), WEFT_F32), want[WEIGHTS], got[WEIGHTS];
+    for (int i = 0; i < WEIGHTS; i++) {
+        w[i] = weft_cast(weft_arange(1, (double)kinds[i].n + 1, 1, WEFT_F32), kinds[i].dtype);
+        snprintf(name, sizeof name, "w%d", i);
+        weft_set_name(w[i], name);
+    }
+    weft_graph *g = weft_jit_graph(sums_of_weights, w, &x, 1, WEIGHTS);
+    cr_assert_not_null(g, "%s", weft_last_error());
+    cr_assert_eq(weft_graph_save(g, path), WEFT_OK, "%s", weft_last_error());
+    weft_graph_free(g);
+    weft_safetensors *f = weft_safetensors_open(path);
+    for (int i = 0; i < WEIGHTS; i++) {
+        snprintf(name, sizeof name, "w%d", i);
+        weft_tensor t = weft_safetensors_get(f, name);
+        cr_assert(weft_ok(t), "%s", weft_last_error());
+        if (weft_nbytes(t) && weft_nbytes(t) % 64 == 0) {
+            cr_assert_eq((uintptr_t)weft_data(t) % 64, 0, "%s", name);
+        }
+    }
+    weft_safetensors_close(f);
+    g = weft_graph_load(path);
+    cr_assert_not_null(g, "%s", weft_last_error());
+    cr_assert_eq(sums_of_weights(w, &x, 1, want, WEIGHTS), WEFT_OK);
+    cr_assert_eq(weft_graph_run(g, &x, 1, got, WEIGHTS), WEFT_OK, "%s", weft_last_error());
+    for (int i = 0; i < WEIGHTS; i++) {
+        check_bits("sum", want[i], got[i]);
+    }
+    weft_graph_free(g);
+    unlink(path);
+}
+
 /* What is saved loads: names are distinct, whatever tensors are called. */
 static weft_status scaled(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
 {
