@@ -173,10 +173,19 @@ static bool same_structure(const wf_attr *p, const wf_attr *q)
     for (int k = 0; k < p->n_ints && same; k++) {
         same = p->ints[k] == q->ints[k];
     }
-    for (int k = 0; k < p->n_flt && same; k++) {
-        same = memcmp(&p->flt[k], &q->flt[k], sizeof(double)) == 0;
-    }
     return same;
+}
+
+/* A number among the attributes of a row, as the start of a range of floats is, differs from recording to recording. */
+static int number_differs(const mapper *m, wf_why *why)
+{
+    const int code =
+        wf_fail(why, WEFT_EUNSUPPORTED, "%s (%%%u): one of its numbers is computed from a size",
+                wf_rows[m->f->ins[m->at].op].name, m->at + 1);
+    wf_hint(why, m->f->ins[m->at].op == WF_OP_ARANGE
+                     ? "make it an arange of integers, which may begin at a size, and weft_cast it"
+                     : "record it without this symbol, or compute with a tensor what the row does");
+    return code;
 }
 
 static int map_row(mapper *m, wf_fn *out, const wf_ins *i, wf_why *why)
@@ -186,6 +195,9 @@ static int map_row(mapper *m, wf_fn *out, const wf_ins *i, wf_why *why)
         p[r] = wf_ins_attr(twin(m, r), twin_ins(m, r));
         if (!same_structure(p[0], p[r])) {
             return differs(m, why);
+        }
+        if (p[0]->n_flt && memcmp(p[0]->flt, p[r]->flt, p[0]->n_flt * sizeof(double)) != 0) {
+            return number_differs(m, why);
         }
     }
     int64_t dyn[256], v[WF_POINTS];

@@ -1328,6 +1328,15 @@ static weft_status divided_by_less(void *self, const weft_tensor *in, int n_in, 
     return weft_error_status(out[0]);
 }
 
+static weft_status places(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)n_in, (void)n_out;
+    const double n = (double)weft_dim(in[0], 0);
+    const bool whole = self != NULL;
+    out[0] = weft_cast(weft_arange(n, 2 * n, 1, whole ? WEFT_I64 : WEFT_F32), WEFT_F32);
+    return weft_error_status(out[0]);
+}
+
 static weft_status steps(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
 {
     (void)self, (void)n_in, (void)n_out;
@@ -1356,11 +1365,15 @@ Test(graph, numbers_computed_from_a_size)
         check_bits("averages", want, got);
     }
     weft_graph_free(g);
+    g = weft_jit_graph(places, &x, &x, 1, .dims = dims, .n_dims = 1);
+    cr_assert_not_null(g, "%s", weft_last_error());
+    weft_graph_free(g);
     static const struct {
         weft_jit_fn fn;
         const char *says;
     } refused[] = {{scaled_by_root, "computes a number from a size (%2, 0.5); a number can be an"},
                    {divided_by_less, "does something else where 'n' is "},
+                   {places, "its numbers is computed from a size; make it an arange of integers"},
                    {steps, "rows for the example and"}};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         x = weft_randn(weft_shape(4, 6), WEFT_F32);
