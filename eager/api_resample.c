@@ -116,9 +116,22 @@ typedef struct resize {
     double scale; /* elements of the result for one of x; 0: m / n, exactly */
 } resize;
 
+/* The scale where it is a whole number that the extents have to each other, else 0. */
+static int64_t whole_scale(const resize *r)
+{
+    return r->scale >= 1 && r->scale < 0x1p31 && r->scale == floor(r->scale) &&
+                   r->m == r->n * (int64_t)r->scale
+               ? (int64_t)r->scale
+               : 0;
+}
+
 /* The element each of the result is, [m] of i64. */
 static weft_tensor nearest(const resize *r, bool exact)
 {
+    const int64_t times = whole_scale(r);
+    if (times) {
+        return op2(WF_OP_FLOOR_DIVIDE, count_to(r->m, WEFT_I64), weft_i(times));
+    }
     if (r->scale == 0) {
         weft_tensor i = count_to(r->m, WEFT_I64);
         return exact ? spread(i, 2 * r->n, r->n, 2 * r->m) : spread(i, r->n, 0, r->m);

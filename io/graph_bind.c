@@ -157,12 +157,55 @@ static int map_type(mapper *m, wf_type *out, wf_why *why)
     return 0;
 }
 
+/* The first op that takes value v. */
+static uint32_t user_of(const wf_fn *f, wf_val v)
+{
+    uint32_t at = v - 1;
+    for (uint32_t k = v; k < f->n && at == v - 1; k++) {
+        const wf_val *src = wf_ins_src(f, &f->ins[k]);
+        for (int i = 0; i < f->ins[k].nsrc; i++) {
+            at = src[i] == v ? k : at;
+        }
+    }
+    return at;
+}
+
+/* " (sub, %8, net.c:12)": an instruction, and the call it is of. */
+static const char *where_is(const wf_fn *f, const wf_ins *i, char text[static 160])
+{
+    const char *site = i->loc ? f->locs[i->loc] : NULL;
+    snprintf(text, 160, " (%.40s, %%%u%s%.60s)", wf_rows[i->op].name, (unsigned)(i - f->ins) + 1,
+             site ? ", " : "", site ? wf_site_file(site) : "");
+    return text;
+}
+
 static int differs(const mapper *m, wf_why *why)
 {
-    int code = wf_fail(why, WEFT_EUNSUPPORTED,
-                       "the function does something else when sizes change (%s, %%%u)",
-                       wf_rows[m->f->ins[m->at].op].name, m->at + 1);
+    char where[160];
+    int code = wf_fail(why, WEFT_EUNSUPPORTED, "the function does something else when sizes change%s",
+                       where_is(m->f, &m->f->ins[m->at], where));
     wf_hint(why, "record it without this symbol, or make the function independent of the size");
+    return code;
+}
+
+/* A number that is not what an extent can be: who takes it, and what it is in two recordings. */
+static int computes_number(const mapper *m, wf_why *why)
+{
+    const wf_fn *f = m->f, *g = f;
+    const uint32_t slot = f->ins[m->at].attr;
+    uint32_t other = slot;
+    for (int k = 1; k < m->n && f->slots[slot] == g->slots[other]; k++) {
+        g = m->twin[k];
+        other = g->ins[m->at].attr;
+    }
+    char where[160];
+    const int code = wf_fail(why, WEFT_EUNSUPPORTED,
+                             "the function computes a number from a size%s: it is %.9g, then %.9g",
+                             where_is(f, &f->ins[user_of(f, m->at + 1)], where),
+                             wf_slot_f64(f->slot_kind[slot], f->slots[slot]),
+                             wf_slot_f64(g->slot_kind[other], g->slots[other]));
+    wf_hint(why, "a number can be an integer made of symbols, as an extent can: divide by n "
+                 "instead of multiplying by 1 / n");
     return code;
 }
 
@@ -274,11 +317,7 @@ static int map_number(mapper *m, wf_fn *out, wf_why *why)
         const int64_t value = wf_sym_value(f, extent, m->sizes);
         bits = kind == 2 ? wf_slot_bits(kind, (double)value) : (uint64_t)value;
     } else if (m->n > 0 && !numbers_of(m, v, &same) && !same) {
-        wf_fail(why, WEFT_EUNSUPPORTED, "the function computes a number from a size (%%%u, %.17g)",
-                m->at + 1, wf_slot_f64(kind, bits));
-        wf_hint(why, "a number can be an integer made of symbols, as an extent can: divide by n "
-                     "instead of multiplying by 1 / n");
-        return WEFT_EUNSUPPORTED;
+        return computes_number(m, why);
     }
     int rc = same ? 0 : i->op == WF_OP_CONST ? differs(m, why) : map_extent(m, v, &extent, why);
     if (rc) {

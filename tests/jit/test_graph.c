@@ -1072,6 +1072,43 @@ Test(graph, einsum_is_recorded_alike)
     }
 }
 
+typedef struct upsampled {
+    weft_interpolation mode;
+    double scale;
+} upsampled;
+
+static weft_status upsample(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                            int n_out)
+{
+    const upsampled *k = self;
+    (void)n_in, (void)n_out;
+    out[0] = weft_interpolate(in[0], .scale = k->scale, .mode = k->mode);
+    return weft_error_status(out[0]);
+}
+
+/* By a whole number images of any extents are made larger. */
+Test(graph, images_of_any_extents_are_made_larger)
+{
+    weft_graph_dim dims[] = {{0, 0, "n"}, {0, 2, "h"}, {0, 3, "w"}};
+    weft_tensor x = weft_randn(weft_shape(2, 3, 5, 4));
+    for (int mode = 0; mode < 3; mode++) {
+        for (int scale = 1; scale <= 3; scale++) {
+            upsampled k = {(weft_interpolation)mode, scale};
+            weft_graph *g = weft_jit_graph(upsample, &k, &x, 1, .dims = dims, .n_dims = 3);
+            cr_assert(g != NULL, "%d %d: %s", mode, scale, weft_last_error());
+            static const int64_t other[][3] = {{1, 1, 1}, {3, 1, 9}, {2, 8, 3}};
+            for (int i = 0; i < 3; i++) {
+                const int64_t *o = other[i];
+                weft_tensor in = weft_randn(weft_shape(o[0], 3, o[1], o[2])), want, got;
+                cr_assert_eq(upsample(&k, &in, 1, &want, 1), WEFT_OK);
+                cr_assert_eq(weft_graph_run(g, &in, 1, &got, 1), WEFT_OK, "%s", weft_last_error());
+                check_bits("image", want, got);
+            }
+            weft_graph_free(g);
+        }
+    }
+}
+
 /* -- extents that are computed from a symbol ----------------------------------------------------------------- */
 
 /* An extent that is computed from one symbol. */
@@ -1371,7 +1408,7 @@ Test(graph, numbers_computed_from_a_size)
     static const struct {
         weft_jit_fn fn;
         const char *says;
-    } refused[] = {{scaled_by_root, "computes a number from a size (%2, 0.5); a number can be an"},
+    } refused[] = {{scaled_by_root, ": it is 0.5, then "},
                    {divided_by_less, "does something else where 'n' is "},
                    {places, "its numbers is computed from a size; make it an arange of integers"},
                    {steps, "rows for the example and"}};
@@ -1380,6 +1417,11 @@ Test(graph, numbers_computed_from_a_size)
         cr_assert_null(weft_jit_graph(refused[i].fn, NULL, &x, 1, .dims = dims, .n_dims = 1));
         cr_assert_not_null(strstr(weft_last_error(), refused[i].says), "%s", weft_last_error());
     }
+    /* who takes the number, and where */
+    cr_assert_null(weft_jit_graph(scaled_by_root, NULL, &x, 1, .dims = dims, .n_dims = 1));
+    cr_assert_not_null(strstr(weft_last_error(), "computes a number from a size (mul, %"), "%s",
+                       weft_last_error());
+    cr_assert_not_null(strstr(weft_last_error(), "test_graph.c:"), "%s", weft_last_error());
 }
 
 /* -- gradients inside --------------------------------------------------------------------------------- */
