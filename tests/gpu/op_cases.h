@@ -9,7 +9,7 @@
 
 #include "tests/gpu/equal.h"
 
-enum { MOST = 8 };
+enum { MOST = 10 };
 typedef struct results {
     weft_tensor t[MOST];
     int n;
@@ -147,6 +147,8 @@ static void rows(results *r)
     give(r, weft_cumsum(x, 0));
     give(r, weft_reshape(weft_transpose(x, 0, 1), weft_shape(48)));
     give(r, indices);
+    give(r, weft_searchsorted(values, x, true));
+    give(r, weft_searchsorted(weft_select(values, 0, 2), w, false));
 }
 
 static weft_tensor doubled(void *user, weft_tensor g)
