@@ -182,8 +182,9 @@ static const char *where_is(const wf_fn *f, const wf_ins *i, char text[static 16
 static int differs(const mapper *m, wf_why *why)
 {
     char where[160];
-    int code = wf_fail(why, WEFT_EUNSUPPORTED, "the function does something else when sizes change%s",
-                       where_is(m->f, &m->f->ins[m->at], where));
+    int code =
+        wf_fail(why, WEFT_EUNSUPPORTED, "the function does something else when sizes change%s",
+                where_is(m->f, &m->f->ins[m->at], where));
     wf_hint(why, "record it without this symbol, or make the function independent of the size");
     return code;
 }

@@ -643,6 +643,12 @@ static void end_attempt(attempt *t)
     wf_ctx_get()->error_last = t->last; /* what the function refused there is not the caller's */
 }
 
+/* Is it for lack of memory, and not since sizes go past 64 bits? */
+static bool ran_out(const wf_why *why)
+{
+    return why->code == WEFT_ENOMEM && !why->too_large;
+}
+
 /* Is the function at these sizes what f says, which is r's with symbols? small: it may be written otherwise. Where the function
  * fails, or f says that these sizes do not go, there is nothing to compare. 0, or a status with why filled. */
 static int check_at(probe *p, const int64_t *size, bool small, const recording *r, wf_why *why)
@@ -650,7 +656,7 @@ static int check_at(probe *p, const int64_t *size, bool small, const recording *
     attempt t;
     wf_fn *bound = wf_graph_bind(p->f, size, why);
     int rc = 0;
-    if (!bound && why->code == WEFT_ENOMEM) {
+    if (!bound && ran_out(why)) {
         return why->code;
     }
     wf_why_clear(why);
@@ -734,7 +740,7 @@ static bool goes(probe *p, const int64_t *size)
     wf_why why = {0};
     wf_fn *bound = wf_graph_bind(p->f, size, &why);
     bool good = bound != NULL;
-    p->lost |= why.code == WEFT_ENOMEM;
+    p->lost |= ran_out(&why);
     wf_fn_free(bound);
     if (good && p->refuses) {
         attempt t;

@@ -163,7 +163,8 @@ typedef struct wf_attr {
 /* Room for an error sentence; the caller adds op, operands, shapes and sites. `rule` says what was
  * broken, `hint` what to do; both end without a newline. */
 typedef struct wf_why {
-    int code; /* weft_status */
+    int code;       /* weft_status */
+    bool too_large; /* WEFT_ENOMEM of sizes that no machine has memory for; else it has run out */
     char rule[256];
     char hint[192];
 } wf_why;
@@ -172,6 +173,7 @@ typedef struct wf_why {
 static inline void wf_why_clear(wf_why *why)
 {
     why->code = 0;
+    why->too_large = false;
     why->rule[0] = why->hint[0] = '\0';
 }
 

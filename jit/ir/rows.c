@@ -101,6 +101,7 @@ int wf_fail(wf_why *why, int code, const char *rule_fmt, ...)
         va_list args;
         va_start(args, rule_fmt);
         why->code = code;
+        why->too_large = false;
         vsnprintf(why->rule, sizeof why->rule, rule_fmt, args);
         why->hint[0] = 0;
         va_end(args);
@@ -435,6 +436,9 @@ int wf_infer(wf_op op, const wf_attr *attr, int nsrc, const wf_type *src, wf_typ
             code = wf_fail(why, WEFT_ENOMEM, "the size of the result overflows 64 bits");
             wf_hint(why, "check the extents: one of them is far larger than memory");
         }
+    }
+    if (code == WEFT_ENOMEM && why) { /* nothing here allocates */
+        why->too_large = true;
     }
     return code;
 }
