@@ -847,7 +847,8 @@ void wf_tiles_run(const wf_tiles *t)
              .k = wf_kernels_now(),
              .w = &w,
              .direct = w.flat && !some_cast(t) && !t->drawn,
-             .in_place = is_in_place(t)};
+             .in_place = is_in_place(t),
+             .through = -1};
     /* Stores pass the caches if no destination is read as well; not by way of scratch for rows that compute: there
      * plain stores overlap better. */
     const bool far = leaves_caches(&r), leaves = far && !r.in_place;
@@ -867,8 +868,10 @@ void wf_tiles_run(const wf_tiles *t)
     cut_rows(&r, &w);
     if (!r.band)
         cut_turned(&r, &w);
-    if (!r.band)
+    if (!r.band) {
+        r.through = -1;
         find_jumps(&r);
+    }
     int64_t block = w.rows * w.cols;
     /* In place there are no stores to wait for, but a chunk still begins in memory that it has not asked for. */
     const bool is_long = leaves || (r.ahead && w.nblocks * block > 8 * GRAIN_PAST);

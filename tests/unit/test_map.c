@@ -55,6 +55,18 @@ static void compare(wf_op op, const wf_view *dst, const char *want, const char *
         }
 }
 
+/* Nothing is written beside d's elements (which are overwritten); it was all 0x5A. */
+static void check_beside(wf_op op, operand *d, const char *what)
+{
+    for (int64_t i = 0; i < wf_view_numel(&d->v); i++)
+        memset((char *)d->base + ((const char *)element(&d->v, i) - (const char *)d->base), 0x5A,
+               wf_dtype_size(d->v.dtype));
+    for (size_t i = 0; i < d->bytes; i++)
+        if (d->base[i] != 0x5A)
+            cr_assert_fail("%s (%s, %s): byte %zu beside the elements is written", wf_rows[op].name,
+                           wf_dtype_name(d->v.dtype), what, i);
+}
+
 static const int computes[] = {WEFT_BOOL, WEFT_U8,  WEFT_I8,  WEFT_I16,
                                WEFT_I32,  WEFT_I64, WEFT_F32, WEFT_F64};
 enum { NCOMPUTE = sizeof computes / sizeof *computes };
@@ -86,6 +98,7 @@ static int check(wf_op op, int compute, int rank, const int64_t *dims, int dst_t
         snprintf(text, sizeof text, "%s, %s, compute %s", what, wf_isa_name(isa),
                  wf_dtype_name(compute));
         compare(op, &d.v, want, text);
+        check_beside(op, &d, text);
     }
     for (int k = 0; k < nsrc; k++)
         free(s[k].base);
@@ -132,25 +145,26 @@ Test(map, rows_and_layouts)
  * and with steps, where nothing is cast. */
 Test(map, bands_of_transposed_operands)
 {
-    static const int64_t shapes[][2] = {{16, 64},   {32, 256}, {37, 256}, {21, 300},
-                                        {240, 131}, {66, 700}, {20, 1024}};
-    static const enum layout cases[][3] = {{CONTIGUOUS, TRANSPOSED, CONTIGUOUS},
-                                           {TRANSPOSED, TRANSPOSED, TRANSPOSED},
-                                           {TRANSPOSED, BROADCAST_ROW, STRIDED},
-                                           {TRANSPOSED, SCALAR, BROADCAST_COL},
-                                           {REVERSED, STRIDED, BROADCAST_COL}};
+    enum { SHAPES = 8, CASES = 6, TYPES = 5, EACH = SHAPES * CASES * TYPES };
+    static const int64_t shapes[SHAPES][2] = {{16, 64},   {32, 256}, {37, 256},  {21, 300},
+                                              {240, 131}, {66, 700}, {20, 1024}, {5, 2000}};
+    static const enum layout cases[CASES][3] = {
+        {CONTIGUOUS, TRANSPOSED, CONTIGUOUS},    {TRANSPOSED, TRANSPOSED, TRANSPOSED},
+        {TRANSPOSED, BROADCAST_ROW, STRIDED},    {TRANSPOSED, SCALAR, BROADCAST_COL},
+        {TRANSPOSED, BROADCAST_COL, CONTIGUOUS}, {REVERSED, STRIDED, BROADCAST_COL}};
     static const wf_op ops[] = {WF_OP_ADD, WF_OP_WHERE};
-    static const int types[][4] = {/* of the result, of the operands */
-                                   {WEFT_F32, WEFT_F32, WEFT_F32, WEFT_F32},
-                                   {WEFT_BF16, WEFT_BF16, WEFT_F32, WEFT_BF16},
-                                   {WEFT_F64, WEFT_F64, WEFT_F64, WEFT_F32},
-                                   {WEFT_U8, WEFT_U8, WEFT_U8, WEFT_U8}};
-    for (size_t i = 0; i < 7 * 5 * 2 * 4; i++) {
-        const size_t s = i % 7, c = i / 7 % 5, t = i / 35 % 4;
+    static const int types[TYPES][4] = {/* of the result, of the operands */
+                                        {WEFT_F32, WEFT_F32, WEFT_F32, WEFT_F32},
+                                        {WEFT_BF16, WEFT_BF16, WEFT_F32, WEFT_BF16},
+                                        {WEFT_F64, WEFT_F64, WEFT_F64, WEFT_F32},
+                                        {WEFT_U8, WEFT_U8, WEFT_U8, WEFT_U8},
+                                        {WEFT_F16, WEFT_F32, WEFT_F16, WEFT_F32}};
+    for (size_t i = 0; i < 2 * EACH; i++) {
+        const size_t s = i % SHAPES, c = i / SHAPES % CASES, t = i / (SHAPES * CASES) % TYPES;
         const int *type = types[t];
         wf_set_num_threads(1 + (int)(i % 3));
         wake_workers();
-        check(ops[i / 140], wf_dtype_compute(type[0]), 2, shapes[s], type[0], CONTIGUOUS, type + 1,
+        check(ops[i / EACH], wf_dtype_compute(type[0]), 2, shapes[s], type[0], CONTIGUOUS, type + 1,
               cases[c], "bands");
     }
 }
