@@ -200,6 +200,16 @@ static void do_chunk(void *arg, int64_t begin, int64_t end)
         j.k->fence();
 }
 
+/* Do all rows of a block run across an operand's memory? */
+static bool runs_across(const wf_walk *w)
+{
+    bool across = false;
+    for (int k = 0; k < 2 && w->row_dim >= 0; k++)
+        across |=
+            wf_magnitude(w->op[k].strides[w->row_dim]) < wf_magnitude(w->op[k].strides[w->col_dim]);
+    return across;
+}
+
 static void run_job(job *j, wf_block_fn fn)
 {
     wf_walk *w = j->w;
@@ -212,7 +222,7 @@ static void run_job(job *j, wf_block_fn fn)
         return;
     }
     j->per_chunk = w->nblocks;
-    if (w->row_dim < 0 || wf_amd()) { /* elsewhere nobody has measured turned blocks */
+    if (!runs_across(w) || wf_amd()) { /* elsewhere nobody has measured turned blocks */
         wf_walk_cut_turned(w, wf_awake_grain(w->rows, AWAKE / w->cols + 1, LINE), w->cols);
         j->per_chunk = wf_awake_grain(w->nblocks, AWAKE / (w->rows * w->cols) + 1, 1);
     }

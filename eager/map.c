@@ -62,6 +62,8 @@ enum {
     ROWS_AHEAD = 8,      /* rows fetched before they are read */
     ROW = 32768,         /* elements of a block that needs no scratch */
     SCRATCH = 96 << 10,  /* bytes of stack for tiles, per running chunk */
+    PANEL_SRC = 6,       /* sources beside a panel, and what stack they need */
+    PANEL_SCRATCH = (2 + PANEL_SRC) * ROW_BYTES,
     SMALL = 256,         /* elements that are cast without a walk */
     GRAIN_CHEAP = 32768, /* elements per chunk: add, compare, ... */
     GRAIN_HEAVY = 4096,  /* elements per chunk: rows with polynomials */
@@ -101,6 +103,7 @@ typedef struct run {
 typedef struct chunk {
     const run *r;
     char *scratch, *turned; /* turned: of a band, where it lies */
+    bool far;               /* that is a panel */
     int64_t band;           /* its rows */
     /* what scratch tile of a source holds: rows that are read again need no second load */
     const char *held[WF_WALK_OPS];
@@ -156,6 +159,7 @@ static const void *load(chunk *c, const wf_block *b, int k, unsigned *bcast)
         *bcast |= n > 1 ? 1u << k : 0;
         if (same)
             return b->ptr[o];
+        c->held[k] = NULL; /* of the whole block that lay there nothing can be read again */
         cast(tile, b->ptr[o], 1);
         return tile;
     }
@@ -307,11 +311,11 @@ static void turn(chunk *c, const wf_block *b, int k, band *d)
     if (!through && c->held[k] == b->ptr[o] && c->held_rows[k] == b->rows &&
         c->held_cols[k] == b->cols)
         return;
-    c->held[k] = through ? NULL : b->ptr[o];
+    c->held[k] = through || !r->band ? NULL : b->ptr[o]; /* without bands results are cast there */
     c->held_rows[k] = b->rows;
     c->held_cols[k] = b->cols;
-    const wf_pack_fn *pack = r->panel ? r->k->pack_far : r->k->pack;
-    const int64_t most = r->stream && !r->panel ? PAST_RUN / size : b->cols;
+    const wf_pack_fn *pack = c->far ? r->k->pack_far : r->k->pack;
+    const int64_t most = r->stream && !c->far ? PAST_RUN / size : b->cols;
     for (int64_t j = 0; j < b->cols; j += most)
         pack[wf_width(r->t->src[k].dtype)](tile + j * size, apart, b->ptr[o] + j * b->col[o] * size,
                                            b->row[o], b->col[o], (size_t)b->rows,
@@ -601,15 +605,14 @@ static void do_block(void *arg, const wf_block *b)
             store(c, b, k);
 }
 
-static void do_chunk(void *arg, int64_t begin, int64_t end)
+/* Blocks of [begin, end) chunks; panel: NULL, or memory for what is turned. */
+static void run_chunk(const run *r, int64_t begin, int64_t end, char *scratch, char *panel)
 {
-    const run *r = arg;
-    _Alignas(64) char scratch[SCRATCH];
     chunk c;
     c.r = r;
     c.scratch = scratch;
     c.band = r->band > 0 ? r->band : 1;
-    char *panel = r->panel > 0 ? wf_scratch((size_t)r->panel) : NULL;
+    c.far = panel != NULL;
     c.turned = panel ? panel : r->band ? scratch + r->rows_at + r->t->nsrc * ROW_BYTES : scratch;
     if (r->panel > 0 && !panel)
         c.band = LEAST; /* as much of it as the stack has room for */
@@ -620,6 +623,30 @@ static void do_chunk(void *arg, int64_t begin, int64_t end)
                    do_block, &c);
     if (r->stream || r->past)
         r->k->fence();
+}
+
+/* The stack has rows only: what turns blocks of memory keeps some 70 KiB there, too. */
+static __attribute__((noinline)) void chunk_by_panel(const run *r, int64_t begin, int64_t end,
+                                                     char *panel)
+{
+    _Alignas(64) char scratch[PANEL_SCRATCH];
+    run_chunk(r, begin, end, scratch, panel);
+}
+
+static __attribute__((noinline)) void chunk_by_stack(const run *r, int64_t begin, int64_t end)
+{
+    _Alignas(64) char scratch[SCRATCH];
+    run_chunk(r, begin, end, scratch, NULL);
+}
+
+static void do_chunk(void *arg, int64_t begin, int64_t end)
+{
+    const run *r = arg;
+    char *panel = r->panel > 0 ? wf_scratch((size_t)r->panel) : NULL;
+    if (panel)
+        chunk_by_panel(r, begin, end, panel);
+    else
+        chunk_by_stack(r, begin, end);
     wf_scratch_free(panel, (size_t)r->panel);
 }
 
@@ -726,9 +753,9 @@ static void size_block(const run *r, const turned *u, int64_t *rows, int64_t *co
 }
 /* Past the caches. On a Zen 5 what is turned goes through the second cache: pieces of as many rows of the source as long pieces
  * of the result's and the other sources' rows have columns. */
-static void size_block_past(const turned *u, int64_t *rows, int64_t *cols)
+static void size_block_past(const turned *u, bool panel, int64_t *rows, int64_t *cols)
 {
-    if (wf_amd_zen5()) {
+    if (panel) {
         *rows = *cols = u->size > 1 ? PANEL_BYTES / u->size : PANEL_BYTES / 2;
         return;
     }
@@ -749,11 +776,11 @@ static void cut_turned(run *r, wf_walk *w)
     const turned u = look_at(r);
     if (!u.any)
         return;
-    const bool panel = r->stream && wf_amd_zen5();
+    const bool panel = r->stream && t->nsrc <= PANEL_SRC && wf_amd_zen5();
     const int32_t rows_at = 2 * ROW_BYTES;
     int64_t room = SCRATCH - rows_at - t->nsrc * ROW_BYTES;
     if (r->stream) {
-        size_block_past(&u, &rows, &cols);
+        size_block_past(&u, panel, &rows, &cols);
     } else {
         size_block(r, &u, &rows, &cols);
         room = room < NEAR_BYTES ? room : NEAR_BYTES;
@@ -764,9 +791,12 @@ static void cut_turned(run *r, wf_walk *w)
     const int64_t fits = u.each == 0 ? most : room / (cols * u.each) / LEAST_BAND * LEAST_BAND;
     if (fits < LEAST_BAND)
         return;
+    wf_walk_cut_turned(w, r->stream && !wf_amd() ? TURNED_ROWS : rows, cols);
+    if (w->cols >
+        cols) /* no operand is transposed: blocks are what they were, too wide for such tiles */
+        return;
     r->rows_at = rows_at;
     r->band = panel || fits > most ? most : fits;
-    wf_walk_cut_turned(w, r->stream && !wf_amd() ? TURNED_ROWS : rows, cols);
     int64_t at = 0;
     for (int k = 0; k < t->nsrc; k++) {
         const bool tile = is_turned(r, k) && k != r->through;
@@ -776,16 +806,11 @@ static void cut_turned(run *r, wf_walk *w)
     r->panel = panel ? r->band * at : 0;
 }
 
-static int64_t magnitude(int64_t x)
-{
-    return x < 0 ? -x : x;
-}
-
 /* Do neighbours of source k along the rows of a block lie closer to each other than those along its columns? */
 static bool is_transposed(const wf_walk *w, int k)
 {
-    const int64_t row = w->row_dim < 0 ? 0 : magnitude(w->op[1 + k].strides[w->row_dim]);
-    return row != 0 && row < magnitude(w->op[1 + k].strides[w->col_dim]);
+    const int64_t row = w->row_dim < 0 ? 0 : wf_magnitude(w->op[1 + k].strides[w->row_dim]);
+    return row != 0 && row < wf_magnitude(w->op[1 + k].strides[w->col_dim]);
 }
 
 /* Blocks of many rows where rows are worth a call and nothing is to be asked for: a block costs as much as a call on some hundred

@@ -3,18 +3,13 @@
  */
 #include "eager/tile.h"
 
-static int64_t magnitude(int64_t x)
-{
-    return x < 0 ? -x : x;
-}
-
 /* Sorts dimensions so that the first operand's strides fall; equal ones keep their order. */
 static void sort_dims(wf_walk *w)
 {
     for (int i = 1; i < w->rank; i++) {
         for (int j = i; j > 0; j--) {
-            const int64_t outer = magnitude(w->op[0].strides[j - 1]);
-            if (outer >= magnitude(w->op[0].strides[j]))
+            const int64_t outer = wf_magnitude(w->op[0].strides[j - 1]);
+            if (outer >= wf_magnitude(w->op[0].strides[j]))
                 break;
             const int64_t d = w->dims[j];
             w->dims[j] = w->dims[j - 1];
@@ -96,12 +91,12 @@ static int transposed_dim(const wf_walk *w)
     enum { LINE = 64, LEAST = 4 };
     const int inner = w->rank - 1;
     for (int k = 0; k < w->nops; k++) {
-        int64_t least = magnitude(w->op[k].strides[inner]);
+        int64_t least = wf_magnitude(w->op[k].strides[inner]);
         int best = -1;
         if (least <= 1)
             continue;
         for (int i = inner - 1; i >= 0; i--) {
-            const int64_t step = magnitude(w->op[k].strides[i]);
+            const int64_t step = wf_magnitude(w->op[k].strides[i]);
             if (step != 0 && step < least && step * w->op[k].esize < LINE && w->dims[i] >= LEAST) {
                 least = step;
                 best = i;

@@ -349,6 +349,10 @@ static void *with_little_stack(void *unused)
             check(weft_to_string(weft_grad(x), text, sizeof text) > 0, weft_last_error(), x);
         }
     }
+    /* past the caches blocks are turned on their way */
+    weft_tensor far = weft_transpose(weft_zeros(weft_shape(4096, 4096), WEFT_BF16), 0, 1);
+    check(weft_ok(weft_cast(far, WEFT_F32)), weft_last_error(), far);
+    check(weft_ok(weft_add(far, weft_transpose(far, 0, 1))), weft_last_error(), far);
     weft_tensor in = weft_randn(weft_shape(40, 50)), out;
     weft_jit *j = weft_jit_trace(small_step, NULL, .synchronous = true);
     check(weft_jit_call(j, &in, 1, &out, 1) == WEFT_OK, weft_last_error(), out);

@@ -169,6 +169,19 @@ Test(map, bands_of_transposed_operands)
     }
 }
 
+/* A source that repeats is cast once for all blocks that read it, of which the last of a row may be one element; and of three stepped
+ * sources of 8 bytes rows are too wide for tiles of a band. */
+Test(map, sources_that_repeat_and_wide_views)
+{
+    static const int64_t repeated[2] = {64, 1025}, wide[2] = {1000, 200};
+    static const int halves[2] = {WEFT_BF16, WEFT_BF16};
+    static const enum layout row[2] = {CONTIGUOUS, BROADCAST_ROW};
+    check(WF_OP_ADD, WEFT_F32, 2, repeated, WEFT_BF16, CONTIGUOUS, halves, row, "repeated");
+    static const int doubles[3] = {WEFT_F64, WEFT_F64, WEFT_F64};
+    static const enum layout stepped[3] = {STRIDED, STRIDED, STRIDED};
+    check(WF_OP_FMA, WEFT_F64, 2, wide, WEFT_F64, CONTIGUOUS, doubles, stepped, "wide");
+}
+
 /* A transposed operand is turned in the result's memory, if that is its own: not what a block of other rows left there,
  * and not where the result is an operand. */
 Test(map, turned_in_the_result)
