@@ -464,6 +464,16 @@ static weft_tensor search_unseen(weft_tensor pair[2], int64_t n, weft_shape shap
     return found;
 }
 
+static weft_tensor not_searched(weft_tensor sorted, weft_tensor values, const char *rule)
+{
+    const weft_tensor both[2] = {sorted, values};
+    wf_why why;
+    wf_why_clear(&why);
+    wf_fail(&why, WEFT_ESHAPE, "%s", rule);
+    wf_hint(&why, "sorted is [n], or [.., n] with values [.., m] of the same leading extents");
+    return wf_raise(wf_ctx_get(), "searchsorted", 2, both, &why);
+}
+
 weft_tensor(weft_searchsorted)(weft_tensor sorted, weft_tensor values, bool right)
 {
     wf_arg a, v;
@@ -478,11 +488,10 @@ weft_tensor(weft_searchsorted)(weft_tensor sorted, weft_tensor values, bool righ
         rows *= a.type.dims[i];
     }
     if (lead < 0 || !fits) {
-        wf_arg_fail(&a, WEFT_ESHAPE,
-                    "sorted is [n], or [.., n] with values [.., m] of the same leading extents",
-                    lead < 0 ? "what is searched has rank 0"
-                             : "the rows that are searched are not those of the values");
-        return a.error;
+        return not_searched(sorted, values,
+                            lead < 0 ? "what is searched has rank 0"
+                                     : "the rows that are searched are not those of "
+                                       "the values");
     }
     WF_CALLED(w, "searchsorted", sorted, values);
     const weft_shape shape = weft_shape_from(v.type.rank, v.type.dims);

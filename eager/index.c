@@ -94,17 +94,19 @@ static inline int64_t wrap_index(int64_t i, int64_t extent)
  * *one names: the same as a view of rank 1. */
 static bool are_of_slices(const wf_view *x, const wf_view *index, int axis, wf_view *one)
 {
+    int64_t beside = 1; /* elements off the axis: of one, elements are meant */
     for (int i = 0; i < x->rank; i++) {
         if (i != axis &&
             (index->dims[i] != x->dims[i] || (index->dims[i] > 1 && index->strides[i] != 0))) {
             return false;
         }
+        beside *= i == axis ? 1 : x->dims[i];
     }
     *one = *index;
     one->rank = 1;
     one->dims[0] = index->dims[axis];
     one->strides[0] = index->strides[axis];
-    return x->rank > 1 && wf_view_numel(index) > 0;
+    return beside > 1 && wf_view_numel(index) > 0;
 }
 
 static void find_places(const int64_t *at, int64_t n, int64_t extent, int64_t stride,
@@ -360,7 +362,11 @@ WF_EXEC_DECL(take_along)
     if (are_of_slices(x, &e->src[1], axis, &src[1])) {
         wf_exec slices = *e;
         slices.src = src;
-        return wf_exec_index_select(&slices);
+        const int code = wf_exec_index_select(&slices);
+        if (code != WEFT_EINDEX) {
+            return code;
+        }
+        wf_why_clear(e->why); /* which element of all the indices it is, is said below */
     }
     int code = wf_dense_of(&e->src[1], WEFT_I64, &idx, e->why);
     if (code) {
@@ -435,11 +441,14 @@ __attribute__((noinline)) static void find_rows(const add_args *a, int64_t o, in
                 continue;                                                                          \
             }                                                                                      \
             const int64_t *row = at + k * a->inner;                                                \
-            int64_t other = 0;                                                                     \
-            for (int64_t j = lo; j < hi; j++) {                                                    \
-                other |= row[j] ^ row[lo];                                                         \
+            int64_t other = columns ? 1 : row[hi - 1] ^ row[lo];                                   \
+            for (int64_t j = lo; !other && j < hi; j += TOGETHER) {                                \
+                const int64_t end = hi - j < TOGETHER ? hi : j + TOGETHER;                         \
+                for (int64_t i = j; i < end; i++) {                                                \
+                    other |= row[i] ^ row[lo];                                                     \
+                }                                                                                  \
             }                                                                                      \
-            if (!other && !columns) { /* as where rows are added to nodes of a graph */            \
+            if (!other) { /* as where rows are added to nodes of a graph */                        \
                 type *out = dst + wrap_index(row[lo], extent) * jump + lo;                         \
                 a->add(out, (const void *const[]){out, values + lo}, (size_t)(hi - lo), 0);        \
                 continue;                                                                          \
@@ -731,6 +740,11 @@ static int exec_add(wf_exec *e, bool along)
         index = one;
     }
     int code = load_indices(&index, base->dims[axis], axis, &idx, &plain, e->why);
+    if (code == WEFT_EINDEX &&
+        index.rank != e->src[1].rank) { /* which element of all the indices it is */
+        wf_why_clear(e->why);
+        code = load_indices(&e->src[1], base->dims[axis], axis, &idx, &plain, e->why);
+    }
     if (code) {
         return code;
     }

@@ -308,10 +308,13 @@ static weft_status fill_orthogonal(weft_tensor t, int64_t rows, double gain, wef
     const int64_t numel = weft_numel(t), columns = numel / rows;
     const bool wide = rows < columns;
     const int64_t n = wide ? columns : rows, k = wide ? rows : columns;
-    double *a = wf_malloc((size_t)(numel + 2 * k) * sizeof *a);
+    size_t bytes;
+    const bool fits =
+        !__builtin_mul_overflow((size_t)numel + 2 * (size_t)k, sizeof(double), &bytes);
+    double *a = fits ? wf_malloc(bytes) : NULL;
     if (!a) {
-        wf_api_error("init_orthogonal", WEFT_ENOMEM, "no memory for %lld numbers",
-                     (long long)(numel + 2 * k));
+        wf_api_error("init_orthogonal", WEFT_ENOMEM, "no memory for a matrix of %lld numbers",
+                     (long long)numel);
         return WEFT_ENOMEM;
     }
     weft_scope scope = weft_scope_begin();

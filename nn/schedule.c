@@ -68,7 +68,7 @@ static double inverse_sqrt(const void *arg)
     if (s->step < s->warmup) {
         return rise(s);
     }
-    return s->from * sqrt((double)(s->warmup > 1 ? s->warmup : 1) / (double)(s->step + 1));
+    return s->from * sqrt((double)(s->warmup > 1 ? s->warmup : 1) / ((double)s->step + 1));
 }
 
 /* from times a power of `to`. */

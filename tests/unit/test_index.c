@@ -546,3 +546,31 @@ Test(index, refusals)
     must_refuse(WF_OP_TAKE_ALONG, NULL, 2, (wf_type[]){m, i}, WEFT_EINVALID, "attributes");
     must_refuse(WF_OP_TAKE_ALONG, &a0, 1, &m, WEFT_EINVALID, "1 operands given");
 }
+
+/* Where one index is repeated for all that lies off the axis, a bad one is named as in the operand that was given. */
+Test(index, a_bad_index_that_is_repeated)
+{
+    static const int64_t dims[2] = {4, 3}, idims[2] = {3, 3};
+    tensor src[3] = {random_tensor(WEFT_F32, 2, dims, false), random_indices(2, idims, 4, false),
+                     random_tensor(WEFT_F32, 2, idims, false)};
+    for (int64_t i = 0; i < 9; i++)
+        put(&src[1], i, i < 6 ? 1 : 9);
+    for (int view = 0; view < 2; view++) {
+        if (view) {
+            src[1].v.strides[0] = 3; /* rows of one index, in memory or as a view of it */
+            src[1].v.strides[1] = 0;
+        }
+        tensor dst;
+        wf_why why;
+        int code =
+            run_row(wf_exec_take_along, WF_OP_TAKE_ALONG, &(wf_attr){INTS(0)}, 2, src, &dst, &why);
+        cr_assert_eq(code, WEFT_EINDEX);
+        cr_assert(strstr(why.rule, "index 9 (element 6 of the indices)"), "%s", why.rule);
+        code = run_row(wf_exec_scatter_add, WF_OP_SCATTER_ADD, &(wf_attr){INTS(0)}, 3, src, &dst,
+                       &why);
+        cr_assert_eq(code, WEFT_EINDEX);
+        cr_assert(strstr(why.rule, "index 9 (element 6 of the indices)"), "%s", why.rule);
+    }
+    for (int i = 0; i < 3; i++)
+        drop(&src[i]);
+}

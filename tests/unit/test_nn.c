@@ -713,7 +713,20 @@ Test(nn, averages_follow_their_formula)
     }
     weft_module *halves = averaged(3, WEFT_BF16);
     OK(weft_module_lerp(m, halves, 0.5)); /* an average in f32 of parameters in bf16 */
+    for (int i = 0; i < 2; i++) {
+        const int64_t n = weft_numel(weft_module_at(m, i).tensor);
+        weft_to_array(weft_module_at(source, i).tensor, p[i], n, WEFT_F32);
+        weft_to_array(weft_module_at(halves, i).tensor, q, n, WEFT_F32);
+        weft_to_array(weft_module_at(m, i).tensor, got, n, WEFT_F32);
+        for (int64_t k = 0; k < n; k++)
+            cr_assert(fabs(got[k] - (p[i][k] + 0.5 * ((double)q[k] - p[i][k]))) < 1e-6);
+    }
     OK(weft_module_lerp(halves, m, 1));
+    for (int i = 0; i < 2; i++) {
+        const weft_tensor rounded = weft_cast(weft_module_at(m, i).tensor, WEFT_BF16);
+        cr_assert(weft_item_f64(weft_all(weft_equal(weft_module_at(halves, i).tensor, rounded))) ==
+                  1);
+    }
     weft_module_free(halves);
     weft_module_free(source);
     weft_module_free(m);
