@@ -103,8 +103,11 @@ static wf_val emit(wf_fn *f, wf_tape *t, const set *s, wf_val *vals, size_t at)
     wf_type type;
     wf_val few[FEW_SRC], *src = few, dst[WF_MAX_DST];
     wf_tnode_type(n, &type);
-    if (n->sort == WF_TN_RESULT) {
-        return value_of(f, t, s, vals, n->src_[0]) + n->out;
+    if (n->sort == WF_TN_RESULT) { /* of what is an input here the others are inputs, too */
+        const wf_val v = value_of(f, t, s, vals, n->src_[0]), nth = v + n->out;
+        const bool has = v && (nth == v || (nth <= f->n && wf_fn_at(f, v)->op != WF_OP_INPUT &&
+                                            wf_fn_at(f, nth)->op == WF_OP_RESULT));
+        return has ? nth : v ? wf_fn_input(f, &type) : 0;
     }
     if (n->sort != WF_TN_OP || n->op == WF_OP_CUSTOM) {
         return wf_fn_input(f, &type);

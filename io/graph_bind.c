@@ -205,8 +205,9 @@ static int computes_number(const mapper *m, wf_why *why)
                              where_is(f, &f->ins[user_of(f, m->at + 1)], where),
                              wf_slot_f64(f->slot_kind[slot], f->slots[slot]),
                              wf_slot_f64(g->slot_kind[other], g->slots[other]));
-    wf_hint(why, "a number can be an integer made of symbols, as an extent can: divide by n "
-                 "instead of multiplying by 1 / n");
+    wf_hint(why,
+            "a number can be an integer that grows with symbols, as an extent does: divide by n "
+            "instead of multiplying by 1 / n");
     return code;
 }
 
@@ -315,14 +316,21 @@ static int map_number(mapper *m, wf_fn *out, wf_why *why)
     int64_t v[WF_POINTS], extent = wf_fn_slot_extent(f, i->attr);
     bool same = true;
     if (m->n == 0 && extent >= 0) {
-        const int64_t value = wf_sym_value(f, extent, m->sizes);
+        const int64_t value = wf_sym_value(f, extent, m->sizes), far = INT64_C(1) << 53;
+        if (value >= far ||
+            value <= -far) { /* as numbers_of has them; past 64 bits there is no value */
+            char text[WF_EXTENT_TEXT];
+            return wf_fail(why, WEFT_ESHAPE,
+                           "the number '%.80s' (%%%u) is too large with these sizes",
+                           wf_extent_text(f, extent, text), m->at + 1);
+        }
         bits = kind == 2 ? wf_slot_bits(kind, (double)value) : (uint64_t)value;
     } else if (m->n > 0 && !numbers_of(m, v, &same) && !same) {
         return computes_number(m, why);
     }
     int rc = same ? 0 : i->op == WF_OP_CONST ? differs(m, why) : map_extent(m, v, &extent, why);
     if (rc) {
-        return rc;
+        return rc == WEFT_EUNSUPPORTED && i->op != WF_OP_CONST ? computes_number(m, why) : rc;
     }
     const wf_val at =
         i->op == WF_OP_SCALAR ? wf_fn_scalar(out, kind, bits) : wf_fn_const(out, kind, bits);

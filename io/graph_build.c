@@ -76,7 +76,7 @@ static int record_kept(const weft_graph_args *a, const weft_tensor *x, int n_out
 {
     wf_trace *t = wf_trace_begin(a->name ? a->name : "f");
     if (!t) {
-        return WEFT_EINVALID;
+        return weft_last_status();
     }
     weft_tensor *out = new_tensors(n_out);
     int rc = out ? 0 : WEFT_ENOMEM;
@@ -539,7 +539,7 @@ static weft_tensor some_numbers(weft_tensor example, weft_tensor x)
     return weft_reshape(weft_index_select(v, 0, at), weft_shape_of(x));
 }
 
-static bool same_tensor(weft_tensor a, weft_tensor b)
+static bool same_tensor(weft_tensor a, weft_tensor b, bool *lost)
 {
     wf_ctx *c = wf_ctx_get();
     wf_type type, other;
@@ -549,19 +549,21 @@ static bool same_tensor(weft_tensor a, weft_tensor b)
         return false;
     }
     char *p = read_both(a, b, &type, &bytes);
+    *lost = !p;
     const bool same = p && wf_oracle_difference(&type, p, p + bytes) < 0;
     free(p);
     return same;
 }
 
-/* Do f, of the recording r, and `now` compute the same of some numbers in the shapes of x? */
+/* Do f, of the recording r, and `now` compute the same of some numbers in the shapes of x? *lost: there was no memory for that. */
 static bool same_results(const weft_graph_args *a, const weft_tensor *x, const wf_fn *f,
-                         const recording *r, const recording *now)
+                         const recording *r, const recording *now, bool *lost)
 {
     const size_t all = (size_t)r->n + (size_t)now->n;
     weft_tensor *in = wf_malloc((all + 2 * (size_t)f->noutputs + 1) * sizeof *in);
     weft_tensor *out = in ? in + all : NULL, *out_now = in ? out + f->noutputs : NULL;
     bool same = in && f->noutputs == now->fn->noutputs;
+    *lost = !in;
     if (same) {
         weft_tensor *other = in + r->n;
         memcpy(in, r->captured, (size_t)r->n * sizeof *in);
@@ -570,14 +572,25 @@ static bool same_results(const weft_graph_args *a, const weft_tensor *x, const w
             in[i] = other[i] = some_numbers(a->inputs[i], x[i]);
         }
         weft_no_grad_begin();
-        same = wf_fn_run(f, in, NULL, out) == 0 && wf_fn_run(now->fn, other, NULL, out_now) == 0;
+        int rc = wf_fn_run(f, in, NULL, out);
+        rc = rc ? rc : wf_fn_run(now->fn, other, NULL, out_now);
         weft_no_grad_end();
+        same = rc == 0;
+        *lost = rc == WEFT_ENOMEM;
     }
     for (uint32_t k = 0; k < f->noutputs && same; k++) {
-        same = same_tensor(out[k], out_now[k]);
+        same = same_tensor(out[k], out_now[k], lost);
     }
     wf_mfree(in);
     return same;
+}
+
+/* Is instruction k of both a number, and another one? */
+static bool is_other_number(const wf_fn *f, const wf_fn *g, uint32_t k)
+{
+    const wf_ins *i = &f->ins[k], *j = &g->ins[k];
+    return wf_op_is_weak(i->op) && f->slot_kind[i->attr] == g->slot_kind[j->attr] &&
+           f->slots[i->attr] != g->slots[j->attr];
 }
 
 /* "'batch' is 1, 'seq' is 1: %3 relu at a.c:4 is where neg was for the example". f has these sizes, and differs. */
@@ -592,10 +605,16 @@ static int say_other(const wf_graph_symbols *s, const int64_t *size, const wf_fn
                                s->name[i], (long long)size[i]);
         at += n > 0 ? (size_t)n : 0;
     }
-    while (k < f->n && k < now->n && f->ins[k].op == now->ins[k].op) {
+    while (k < f->n && k < now->n && f->ins[k].op == now->ins[k].op &&
+           !is_other_number(f, now, k)) {
         k++;
     }
-    if (k < f->n && k < now->n) {
+    if (k < f->n && k < now->n && f->ins[k].op == now->ins[k].op) {
+        const uint32_t slot = f->ins[k].attr, other = now->ins[k].attr;
+        snprintf(what, sizeof what, ": the number %%%u is %.9g, by the symbols %.9g", k + 1,
+                 wf_slot_f64(now->slot_kind[other], now->slots[other]),
+                 wf_slot_f64(f->slot_kind[slot], f->slots[slot]));
+    } else if (k < f->n && k < now->n) {
         const char *site = now->locs[now->ins[k].loc];
         snprintf(what, sizeof what, ": %%%u %s%s%.60s is where %s is for the example", k + 1,
                  wf_rows[now->ins[k].op].name, site ? " at " : "", site ? wf_site_file(site) : "",
@@ -623,17 +642,8 @@ typedef struct attempt {
     weft_scope scope;
     weft_tensor *x;
     recording now;
-    bool good;
+    bool good, lost; /* lost: for lack of memory it is not known whether the function goes there */
 } attempt;
-
-static void begin_attempt(const probe *p, const int64_t *size, bool filled, attempt *t)
-{
-    t->last = wf_ctx_get()->error_last;
-    t->now = (recording){0};
-    t->scope = weft_scope_begin();
-    t->x = inputs_of(p->a, p->s, size, filled);
-    t->good = t->x && record(p->a, t->x, p->n_out, &t->now) == 0;
-}
 
 static void end_attempt(attempt *t)
 {
@@ -641,6 +651,33 @@ static void end_attempt(attempt *t)
     wf_mfree(t->x);
     weft_scope_end(t->scope);
     wf_ctx_get()->error_last = t->last; /* what the function refused there is not the caller's */
+}
+
+/* Is there some memory? */
+static bool has_memory(void)
+{
+    enum { SOME = 1 << 16 };
+    void *some = wf_malloc(SOME);
+    wf_mfree(some);
+    return some != NULL;
+}
+
+/* WEFT_ENOMEM may be for a size that is too large, or since memory had run out, which it need not a second time. */
+static void begin_attempt(const probe *p, const int64_t *size, bool filled, attempt *t)
+{
+    int rc = WEFT_ENOMEM;
+    for (int tries = 0; tries < 2 && rc == WEFT_ENOMEM; tries++) {
+        if (tries > 0) {
+            end_attempt(t);
+        }
+        t->last = wf_ctx_get()->error_last;
+        t->now = (recording){0};
+        t->scope = weft_scope_begin();
+        t->x = inputs_of(p->a, p->s, size, filled);
+        rc = t->x ? record(p->a, t->x, p->n_out, &t->now) : WEFT_ENOMEM;
+    }
+    t->good = rc == 0;
+    t->lost = rc == WEFT_ENOMEM && !has_memory();
 }
 
 /* Is it for lack of memory, and not since sizes go past 64 bits? */
@@ -655,6 +692,7 @@ static int check_at(probe *p, const int64_t *size, bool small, const recording *
 {
     attempt t;
     wf_fn *bound = wf_graph_bind(p->f, size, why);
+    bool lost = false;
     int rc = 0;
     if (!bound && ran_out(why)) {
         return why->code;
@@ -665,16 +703,19 @@ static int check_at(probe *p, const int64_t *size, bool small, const recording *
     }
     begin_attempt(p, size, small, &t); /* small ones may be read */
     if (t.good) {
+        /* the same rows with other numbers are no other way of writing it */
         rc = is_same_function(bound, t.now.fn) ? check_weights(p->a, r, &t.now, why)
-             : small && same_results(p->a, t.x, bound, r, &t.now)
+             : small && !wf_fn_equal(bound, t.now.fn) &&
+                     same_results(p->a, t.x, bound, r, &t.now, &lost)
                  ? 0
                  : say_other(p->s, size, bound, t.now.fn, why);
     } else if (small) {
         p->refuses = true;
     }
+    lost |= t.lost;
     wf_fn_free(bound);
     end_attempt(&t);
-    return rc;
+    return lost ? wf_fail(why, WEFT_ENOMEM, "out of memory") : rc;
 }
 
 /* Elements of all inputs with these sizes. */
@@ -746,6 +787,7 @@ static bool goes(probe *p, const int64_t *size)
         attempt t;
         begin_attempt(p, size, false, &t);
         good = t.good;
+        p->lost |= t.lost;
         end_attempt(&t);
     }
     return good;
@@ -818,7 +860,7 @@ static void find_ranges(probe *p)
 /* -- multiples -------------------------------------------------------------------------------------------------------- */
 
 /* Does the function accept this size of symbol k, with the example's of the others? */
-static bool accepts(const probe *p, int k, int64_t x)
+static bool accepts(probe *p, int k, int64_t x)
 {
     int64_t size[WF_MAX_SYMBOLS];
     attempt t;
@@ -828,6 +870,7 @@ static bool accepts(const probe *p, int k, int64_t x)
     others(p, EXAMPLE, k, x, size);
     begin_attempt(p, size, false, &t);
     const bool good = t.good;
+    p->lost |= t.lost;
     end_attempt(&t);
     return good;
 }
@@ -835,7 +878,7 @@ static bool accepts(const probe *p, int k, int64_t x)
 /* Of a function that fails at other sizes: are these no multiples of what it wants (n / 4 rows of 4), or one more (what is behind
  * the first is 4 to a row)? The least step up or down from the example's size that the function goes with is what n, less the
  * example's remainder, is a multiple of. Large steps are tried only if they divide the example's size. False: there is nothing new. */
-static bool find_multiples(const probe *p, wf_graph_symbols *s)
+static bool find_multiples(probe *p, wf_graph_symbols *s)
 {
     enum { ALL_STEPS = 64 };
     bool found = false;

@@ -73,10 +73,11 @@ static int name_given(const char *what, const char *const *given, int n, char **
         snprintf(text, sizeof text, "%s_%d", what, i);
         const char *name = given ? given[i] : text;
         if (!name || !good_name(name)) {
-            wf_api_error("jit_graph", WEFT_EINVALID,
-                         "name %d of the %ss is empty, has spaces, is longer than %d bytes or not "
-                         "UTF-8",
-                         i, what, LONGEST);
+            wf_api_error(
+                "jit_graph", WEFT_EINVALID,
+                "name %d of the %ss is missing, has spaces or control characters, is longer "
+                "than %d bytes, not UTF-8, or '__metadata__'",
+                i, what, LONGEST);
             return WEFT_EINVALID;
         }
         const char **place = place_in(u, name);

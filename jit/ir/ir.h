@@ -176,7 +176,8 @@ typedef struct wf_called_as {
     const char *name; /* lives as long as the process */
 } wf_called_as;
 
-/* A scalar slot whose number is an extent of symbols (a sum that is divided by its length): slots[] has the value it was recorded with. */
+/* A scalar slot whose number is an extent of symbols (a sum that is divided by its length): slots[] has the value it was recorded
+ * with, or 0 of a text. */
 typedef struct wf_sized_slot {
     uint32_t slot;
     int64_t extent;

@@ -805,7 +805,7 @@ static bool parse_sized(parser *s, int kind)
         return fail(s, "an extent of symbols, for a number");
     }
     const wf_val v = wf_fn_scalar(s->f, kind, 0);
-    return (v && wf_fn_size_scalar(s->f, v, extent) == 0) || fail(s, "memory");
+    return (v && wf_fn_size_scalar(s->f, v, extent) == 0) || lost(s);
 }
 
 /* The value of a scalar slot, if it is written, and the slot. */

@@ -1365,6 +1365,32 @@ static weft_status divided_by_less(void *self, const weft_tensor *in, int n_in, 
     return weft_error_status(out[0]);
 }
 
+/* At a size of 1 the number is another. */
+static weft_status at_most(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    const int64_t n = weft_dim(in[0], 0);
+    out[0] = weft_minimum(in[0], weft_f(n == 1 ? 1000 : (double)n + 5));
+    return weft_error_status(out[0]);
+}
+
+static weft_status scaled_down(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                               int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = weft_mul(in[0], weft_f((double)-weft_dim(in[0], 0)));
+    return weft_error_status(out[0]);
+}
+
+static weft_status scaled_by_square(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                                    int n_out)
+{
+    const double n = (double)weft_dim(in[0], 0);
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = weft_mul(weft_sum(in[0]), weft_f(n * n));
+    return weft_error_status(out[0]);
+}
+
 static weft_status places(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
 {
     (void)n_in, (void)n_out;
@@ -1408,15 +1434,27 @@ Test(graph, numbers_computed_from_a_size)
     static const struct {
         weft_jit_fn fn;
         const char *says;
-    } refused[] = {{scaled_by_root, ": it is 0.5, then "},
-                   {divided_by_less, "does something else where 'n' is "},
-                   {places, "its numbers is computed from a size; make it an arange of integers"},
-                   {steps, "rows for the example and"}};
+    } refused[] = {
+        {scaled_by_root, ": it is 0.5, then "},
+        {scaled_down, ": it is -4, then "},
+        {at_most, "something else where 'n' is 1: the number %2 is 1000, by the symbols 6"},
+        {divided_by_less, "does something else where 'n' is "},
+        {places, "its numbers is computed from a size; make it an arange of integers"},
+        {steps, "rows for the example and"}};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         x = weft_randn(weft_shape(4, 6), WEFT_F32);
         cr_assert_null(weft_jit_graph(refused[i].fn, NULL, &x, 1, .dims = dims, .n_dims = 1));
         cr_assert_not_null(strstr(weft_last_error(), refused[i].says), "%s", weft_last_error());
     }
+    /* a number is one that f64 has */
+    x = weft_zeros(weft_shape(4, 0), WEFT_F32);
+    g = weft_jit_graph(scaled_by_square, NULL, &x, 1, .dims = dims, .n_dims = 1);
+    cr_assert_not_null(g, "%s", weft_last_error());
+    x = weft_zeros(weft_shape(3037000500, 0), WEFT_F32);
+    cr_assert_eq(weft_graph_run(g, &x, 1, &got, 1), WEFT_ESHAPE);
+    cr_assert_not_null(strstr(weft_last_error(), "the number 'n*n'"), "%s", weft_last_error());
+    weft_graph_free(g);
+    x = weft_randn(weft_shape(4, 6), WEFT_F32);
     /* who takes the number, and where */
     cr_assert_null(weft_jit_graph(scaled_by_root, NULL, &x, 1, .dims = dims, .n_dims = 1));
     cr_assert_not_null(strstr(weft_last_error(), "computes a number from a size (mul, %"), "%s",

@@ -526,6 +526,44 @@ Test(ir, the_tape_prints_as_ir)
     cr_assert_neq(weft_tape_print(stdout, weft_detach(y)), WEFT_OK);
 }
 
+static weft_status three_of_one(weft_function_ctx *c, void *user, const weft_tensor *in, int n_in,
+                                weft_tensor *out, int n_out)
+{
+    (void)c, (void)user, (void)n_in;
+    for (int i = 0; i < n_out; i++) {
+        out[i] = weft_mul(in[0], weft_f(i + 2));
+    }
+    return weft_error_status(out[0]);
+}
+
+static weft_status first_back(weft_function_ctx *c, void *user, const weft_tensor *g, int n_g,
+                              weft_tensor *out, const bool *wanted, int n_out)
+{
+    (void)c, (void)user, (void)n_g, (void)wanted, (void)n_out;
+    out[0] = weft_mul(g[0], weft_f(2));
+    return WEFT_OK;
+}
+
+/* Results of a program's own function are inputs of the text, each of them. */
+Test(ir, results_of_own_functions_on_the_tape)
+{
+    const weft_function own = {.name = "three", .forward = three_of_one, .backward = first_back};
+    weft_tensor x = weft_ones(weft_shape(5, 9), WEFT_F32), y[3];
+    weft_requires_grad_(x, true);
+    cr_assert_eq(weft_apply(&own, NULL, &x, 1, y, 3), WEFT_OK, "%s", weft_last_error());
+    char *last = tape_text(y[2]), *sum = tape_text(weft_sum(weft_square(y[1])));
+    wf_why why;
+    wf_fn *f = parse(last, &why), *g = parse(sum, &why);
+    cr_assert(f && g, "%s\n%s\n%s", why.rule, last, sum);
+    cr_assert_eq(wf_fn_type(f, f->outputs[0])->rank, 2);
+    cr_assert_eq(wf_fn_at(f, f->outputs[0])->op, WF_OP_INPUT, "%s", last);
+    line_has(sum, "square f32[5,9]", "");
+    wf_fn_free(f);
+    wf_fn_free(g);
+    free(last);
+    free(sum);
+}
+
 /* The node of a constant that a derivative reads is younger than what reads it. */
 Test(ir, constants_stand_before_their_readers_on_the_tape)
 {

@@ -8,6 +8,8 @@
  * ctest: timeout=120
  */
 #include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -91,6 +93,25 @@ static weft_status forward(void *self, const weft_tensor *in, int n_in, weft_ten
     return weft_error_status(out[0]);
 }
 
+/* A number that is a size, another way of writing it where that is 1, and no sizes of less than 4. */
+static weft_status from_four(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                             int n_out)
+{
+    const int64_t n = weft_dim(in[0], 0);
+    TRY(forward(self, in, n_in, out, n_out));
+    out[0] = weft_add(weft_div(out[0], weft_f((double)n)), weft_narrow(in[0], 0, 3, 1));
+    return weft_error_status(out[0]);
+}
+
+/* Not the same function at every size. */
+static weft_status branches(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                            int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = weft_dim(in[0], 0) == 1 ? weft_neg(in[0]) : weft_relu(in[0]);
+    return weft_error_status(out[0]);
+}
+
 static weft_status step(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
 {
     (void)self, (void)n_in, (void)n_out;
@@ -146,18 +167,56 @@ static weft_status run_saved(outcome *o, const weft_graph *g, weft_tensor x, con
     return s;
 }
 
-static weft_status saved(outcome *o, weft_tensor x)
+/* The first line of the function's text, which has the ranges that were found. */
+static weft_status note_text(outcome *o, const weft_graph *g)
+{
+    static char text[1 << 16];
+    FILE *out = fmemopen(text, sizeof text, "w");
+    cr_assert_not_null(out);
+    const weft_status s = weft_graph_print(g, out);
+    fclose(out);
+    double sum = 0;
+    for (const char *p = text; *p && *p != '\n'; p++) {
+        sum = sum * 31 + *p;
+        sum -= floor(sum * 0x1p-40) * 0x1p40;
+    }
+    o->value[o->n++] = sum;
+    return s;
+}
+
+static weft_status save(outcome *o, weft_tensor x, weft_jit_fn fn)
 {
     char path[64];
     /* where a file's way to the disk takes no time, if there is such a place */
     snprintf(path, sizeof path, "%s/weft-malloc-failure-%ld.weft",
              access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (long)getpid());
-    weft_graph *g = weft_jit_graph(forward, NULL, &x, 1,
-                                   .dims = (weft_graph_dim[]){{0, 0, "batch"}}, .n_dims = 1);
-    const weft_status s = run_saved(o, g, x, path);
+    weft_graph *g =
+        weft_jit_graph(fn, NULL, &x, 1, .dims = (weft_graph_dim[]){{0, 0, "batch"}}, .n_dims = 1);
+    weft_status s = run_saved(o, g, x, path);
+    s = s == WEFT_OK ? note_text(o, g) : s;
     weft_graph_free(g);
     remove(path);
     return s;
+}
+
+static weft_status saved(outcome *o, weft_tensor x)
+{
+    return save(o, x, forward);
+}
+
+static weft_status saved_from_four(outcome *o, weft_tensor x)
+{
+    return save(o, x, from_four);
+}
+
+/* A refusal is what is wanted. */
+static weft_status refused(outcome *o, weft_tensor x)
+{
+    weft_graph *g = weft_jit_graph(branches, NULL, &x, 1,
+                                   .dims = (weft_graph_dim[]){{0, 0, "batch"}}, .n_dims = 1);
+    o->value[o->n++] = g != NULL;
+    weft_graph_free(g);
+    return !g && weft_last_status() == WEFT_EUNSUPPORTED ? WEFT_OK : weft_last_status();
 }
 
 typedef weft_status program(outcome *o, weft_tensor x);
@@ -233,6 +292,16 @@ Test(malloc_failure, frozen)
 Test(malloc_failure, saved)
 {
     check_failures(saved, false);
+}
+
+Test(malloc_failure, saved_from_four)
+{
+    check_failures(saved_from_four, false);
+}
+
+Test(malloc_failure, refused)
+{
+    check_failures(refused, false);
 }
 
 Test(malloc_failure, saved_all_after)
