@@ -76,7 +76,7 @@ static int record_kept(const weft_graph_args *a, const weft_tensor *x, int n_out
 {
     wf_trace *t = wf_trace_begin(a->name ? a->name : "f");
     if (!t) {
-        return weft_last_status();
+        return (int)weft_last_status();
     }
     weft_tensor *out = new_tensors(n_out);
     int rc = out ? 0 : WEFT_ENOMEM;
