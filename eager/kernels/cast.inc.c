@@ -4,6 +4,7 @@
  * The rules are those of cast.h. Where the machine converts f16 itself (F16C) it is used: the values
  * are the same, a NaN may carry other bits.
  */
+#include "eager/kernels/bf16_vec.h"
 #include "eager/kernels/cast.h"
 
 #include "eager/kernels/kernels.h"
@@ -95,17 +96,8 @@ WF_CAST(bf16, f32)
  * to infinity, are seen in pairs. */
 static inline __m512i bf16_of_32(__m512 x, __m512 y, __m512i upper)
 {
-    const __m512i u = _mm512_castps_si512(x), v = _mm512_castps_si512(y);
-    const __m512i half = _mm512_set1_epi32(0x7FFF), last = _mm512_set1_epi32(0x10000);
-    const __m512i one = _mm512_set1_epi32(1), quiet = _mm512_set1_epi32(0x400000);
-    __m512i a = _mm512_add_epi32(u, half), b = _mm512_add_epi32(v, half);
-    a = _mm512_mask_add_epi32(a, _mm512_test_epi32_mask(u, last), a, one);
-    b = _mm512_mask_add_epi32(b, _mm512_test_epi32_mask(v, last), b, one);
-    if (__builtin_expect(_mm512_cmp_ps_mask(x, y, _CMP_UNORD_Q), 0)) {
-        a = _mm512_mask_or_epi32(a, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), u, quiet);
-        b = _mm512_mask_or_epi32(b, _mm512_cmp_ps_mask(y, y, _CMP_UNORD_Q), v, quiet);
-    }
-    return _mm512_permutex2var_epi16(a, upper, b);
+    const bool nan = _mm512_cmp_ps_mask(x, y, _CMP_UNORD_Q) != 0;
+    return _mm512_permutex2var_epi16(wf_bf16_round(x, nan), upper, wf_bf16_round(y, nan));
 }
 /* Words 1, 3, 5 ...: the upper halves. */
 static inline __m512i upper_halves(void)

@@ -1,5 +1,5 @@
 /*
- * eager/kernels/fold4.h -- sums of the lanes of four registers side by side.
+ * eager/kernels/fold4.h -- the lanes of a register folded, and sums of those of four registers side by side.
  *
  * Lanes are added halves to halves, the order of every sum of lanes in these kernels, so the bits are those of one register
  * after the other; side by side a shuffle serves two of them, and none waits for memory.
@@ -19,6 +19,22 @@
 #define WF_ROT4_1 1, 0, 3, 2
 #define WF_ROT2_1 1, 0
 #define WF_SHUF(v, ...) __builtin_shufflevector(v, v, __VA_ARGS__)
+
+/* One register, halved: v[i] = of(v[i], v[i + h]) for h = N / 2 ... 1. */
+#define WF_FOLD_16(v, of)                                                                          \
+    v = of(v, WF_SHUF(v, WF_ROT16_8));                                                             \
+    v = of(v, WF_SHUF(v, WF_ROT16_4));                                                             \
+    v = of(v, WF_SHUF(v, WF_ROT16_2));                                                             \
+    v = of(v, WF_SHUF(v, WF_ROT16_1))
+#define WF_FOLD_8(v, of)                                                                           \
+    v = of(v, WF_SHUF(v, WF_ROT8_4));                                                              \
+    v = of(v, WF_SHUF(v, WF_ROT8_2));                                                              \
+    v = of(v, WF_SHUF(v, WF_ROT8_1))
+#define WF_FOLD_4(v, of)                                                                           \
+    v = of(v, WF_SHUF(v, WF_ROT4_2));                                                              \
+    v = of(v, WF_SHUF(v, WF_ROT4_1))
+#define WF_FOLD_2(v, of) v = of(v, WF_SHUF(v, WF_ROT2_1))
+#define WF_PLUS(a, b) ((a) + (b))
 
 /* Four registers of lanes to four sums, in lanes 0, N / 4, N / 2 ... of the result: v[i] + v[i + h] for h = N / 2 ... 1 in each;
  * the halves of a step lie side by side, so that a shuffle serves two registers. */

@@ -18,24 +18,16 @@
 #define VN (WF_VBYTES / ESIZE)
 #define NA (WF_LANES / VN)
 
-/* One register, halved: v[i] = v[i] op v[i + h] for h = VN / 2 ... 1. */
+/* One register, halved. */
+#define OF(a, b) ((a)OP(b))
 #if VN == 16
-#define FOLD(v)                                                                                    \
-    v = v OP WF_SHUF(v, WF_ROT16_8);                                                               \
-    v = v OP WF_SHUF(v, WF_ROT16_4);                                                               \
-    v = v OP WF_SHUF(v, WF_ROT16_2);                                                               \
-    v = v OP WF_SHUF(v, WF_ROT16_1)
+#define FOLD(v) WF_FOLD_16(v, OF)
 #elif VN == 8
-#define FOLD(v)                                                                                    \
-    v = v OP WF_SHUF(v, WF_ROT8_4);                                                                \
-    v = v OP WF_SHUF(v, WF_ROT8_2);                                                                \
-    v = v OP WF_SHUF(v, WF_ROT8_1)
+#define FOLD(v) WF_FOLD_8(v, OF)
 #elif VN == 4
-#define FOLD(v)                                                                                    \
-    v = v OP WF_SHUF(v, WF_ROT4_2);                                                                \
-    v = v OP WF_SHUF(v, WF_ROT4_1)
+#define FOLD(v) WF_FOLD_4(v, OF)
 #else
-#define FOLD(v) v = v OP WF_SHUF(v, WF_ROT2_1)
+#define FOLD(v) WF_FOLD_2(v, OF)
 #endif
 
 #define ARGS x, y, w, p, q
@@ -147,6 +139,7 @@ __attribute__((unused)) static T FN(NAME)(PARAMS, int64_t n)
 #undef PARAMS
 #undef ARGS
 #undef FOLD
+#undef OF
 #undef NA
 #undef VN
 #undef VMEM

@@ -11,22 +11,13 @@
 #define LOADV(p) ((V) * (const VMEM *)(p))
 
 #if VN == 16
-#define FOLD(v, VOP)                                                                               \
-    v = VOP(v, WF_SHUF(v, WF_ROT16_8));                                                            \
-    v = VOP(v, WF_SHUF(v, WF_ROT16_4));                                                            \
-    v = VOP(v, WF_SHUF(v, WF_ROT16_2));                                                            \
-    v = VOP(v, WF_SHUF(v, WF_ROT16_1))
+#define FOLD WF_FOLD_16
 #elif VN == 8
-#define FOLD(v, VOP)                                                                               \
-    v = VOP(v, WF_SHUF(v, WF_ROT8_4));                                                             \
-    v = VOP(v, WF_SHUF(v, WF_ROT8_2));                                                             \
-    v = VOP(v, WF_SHUF(v, WF_ROT8_1))
+#define FOLD WF_FOLD_8
 #elif VN == 4
-#define FOLD(v, VOP)                                                                               \
-    v = VOP(v, WF_SHUF(v, WF_ROT4_2));                                                             \
-    v = VOP(v, WF_SHUF(v, WF_ROT4_1))
+#define FOLD WF_FOLD_4
 #else
-#define FOLD(v, VOP) v = VOP(v, WF_SHUF(v, WF_ROT2_1))
+#define FOLD WF_FOLD_2
 #endif
 
 /* Bytes fetched early: hardware stops at the end of a page, where the check of each row's result also

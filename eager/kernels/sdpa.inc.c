@@ -87,15 +87,10 @@ WF_INLINE float tree_vec(const float *lane)
     const wf_mem_f32 *m = (const wf_mem_f32 *)(const void *)lane;
 #if WF_VBYTES == 64
     wf_vec_f32 t = (wf_vec_f32)m[0];
-    t = t + WF_SHUF(t, WF_ROT16_8);
-    t = t + WF_SHUF(t, WF_ROT16_4);
-    t = t + WF_SHUF(t, WF_ROT16_2);
-    t = t + WF_SHUF(t, WF_ROT16_1);
+    WF_FOLD_16(t, WF_PLUS);
 #else
     wf_vec_f32 t = (wf_vec_f32)m[0] + (wf_vec_f32)m[1];
-    t = t + WF_SHUF(t, WF_ROT8_4);
-    t = t + WF_SHUF(t, WF_ROT8_2);
-    t = t + WF_SHUF(t, WF_ROT8_1);
+    WF_FOLD_8(t, WF_PLUS);
 #endif
     return t[0];
 }

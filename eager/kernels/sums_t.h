@@ -195,19 +195,13 @@ static void FN(span)(void *outv, const void *xv, int64_t n, int64_t stride, int6
         V a;
         FN(lanes)(&a, x, n, 0, 1, false, sizeof(S) == 2 ? ahead : 0);
 #if VN == 16
-        a = a + WF_SHUF(a, WF_ROT16_8);
-        a = a + WF_SHUF(a, WF_ROT16_4);
-        a = a + WF_SHUF(a, WF_ROT16_2);
-        a = a + WF_SHUF(a, WF_ROT16_1);
+        WF_FOLD_16(a, WF_PLUS);
 #elif VN == 8
-        a = a + WF_SHUF(a, WF_ROT8_4);
-        a = a + WF_SHUF(a, WF_ROT8_2);
-        a = a + WF_SHUF(a, WF_ROT8_1);
+        WF_FOLD_8(a, WF_PLUS);
 #elif VN == 4
-        a = a + WF_SHUF(a, WF_ROT4_2);
-        a = a + WF_SHUF(a, WF_ROT4_1);
+        WF_FOLD_4(a, WF_PLUS);
 #else
-        a = a + WF_SHUF(a, WF_ROT2_1);
+        WF_FOLD_2(a, WF_PLUS);
 #endif
         out[i] = (T)a[0];
     }
