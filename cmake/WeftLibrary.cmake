@@ -203,7 +203,7 @@ list(TRANSFORM weft_no_tails_sources PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ OUTPUT
 list(REMOVE_ITEM weft_tails_sources ${weft_no_tails_sources})
 set_property(SOURCE ${weft_tails_sources} APPEND PROPERTY COMPILE_OPTIONS ${kernel_tails})
 
-set_property(SOURCE eager/index.c eager/kernels/gemm_vector.inc.c eager/kernels/reduce.inc.c eager/kernels/sums.inc.c APPEND PROPERTY
+set_property(SOURCE eager/index.c eager/kernels/gemm_vector.inc.c eager/kernels/sums.inc.c APPEND PROPERTY
     COMPILE_OPTIONS $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:Clang>>:-funroll-loops>)
 
 # Called where the machine has matrix units only.

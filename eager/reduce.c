@@ -50,7 +50,8 @@ typedef struct engine {
     bool in_place;             /* x can be read as compute values without a load */
     const wf_sum_kernels *sum; /* for sums of values as they lie in memory, else NULL */
     wf_span_fn span;           /* for those and for sums of their squares, else NULL */
-    void (*extreme)(void *, const void *, int64_t); /* of elements as they lie in memory, or NULL */
+    void (*extreme)(void *, const void *, int dtype,
+                    int64_t); /* of elements as they lie in memory, or NULL */
     wf_map_fn
         larger; /* wide: the row maximum or minimum of integers, which are compared as they lie in memory; or NULL */
     bool apart; /* wide and narrow: columns are not neighbours */
@@ -423,7 +424,7 @@ static void inner_block(const engine *e, int64_t kept, int64_t block, char *out)
     wf_red_locate(kept, g->nk, g->kd, g->kx, g->ky, &ox, &oy);
     const void *x = xs;
     if (e->extreme && g->nr <= 1 && (g->nr == 0 || g->rx[0] == 1)) {
-        e->extreme(out, at(j->x, ox + r), n);
+        e->extreme(out, at(j->x, ox + r), j->x->dtype, n);
         return;
     }
     if (e->in_place && g->nr <= 1 && (g->nr == 0 || g->rx[0] == 1)) {
@@ -450,7 +451,7 @@ static void reduce_rows(const engine *e, char *out, const char *xs, int64_t n, i
     const wf_sum_kernels *sum = raw ? e->sum : sums_of(*op, e->job->compute);
     if (raw && e->extreme) {
         for (int64_t i = 0; i < rows; i++) {
-            e->extreme(out + i * size, xs + i * n * from, n);
+            e->extreme(out + i * size, xs + i * n * from, e->job->x->dtype, n);
         }
     } else if (sum && (raw || n >= SPAN_FROM)) {
         sum->span(out, xs, n, n, rows, 0);
@@ -1120,10 +1121,10 @@ int wf_red_run(const wf_red_job *job)
              : squares && job->compute == WEFT_F32 && job->x->dtype == WEFT_F32 ? squares_now()
                                                                                 : NULL;
     const bool order = job->op == WF_RED_MAX || job->op == WF_RED_MIN;
-    e.extreme = order && job->compute == WEFT_I64 && job->x->dtype == WEFT_I32 && !job->truth &&
-                        job->map == WF_MAP_NONE
-                    ? e.k->i32[job->op == WF_RED_MIN]
-                    : NULL;
+    const int least = job->op == WF_RED_MIN;
+    e.extreme = !order || job->compute != WEFT_I64 || job->map != WF_MAP_NONE ? NULL
+                : job->truth                                                  ? e.k->truths[least]
+                             : e.k->stored[job->x->dtype][least];
     const bool inner = g->nr == 0 || g->rx[g->nr - 1] == 1;
     const int64_t step = g->nk > 0 ? g->kx[g->nk - 1] : 0;
     if (inner || step == 0 || g->kd[g->nk - 1] < 4 || !is_nearer(&e, step)) {

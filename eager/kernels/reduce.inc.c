@@ -100,6 +100,7 @@
 WF_INLINE int64_t largest_i64(const int64_t *x, int64_t n)
 {
     int64_t r = x[0];
+    WF_INTERLEAVE
     for (int64_t i = 1; i < n; i++) {
         r = x[i] > r ? x[i] : r;
     }
@@ -108,6 +109,7 @@ WF_INLINE int64_t largest_i64(const int64_t *x, int64_t n)
 WF_INLINE int64_t smallest_i64(const int64_t *x, int64_t n)
 {
     int64_t r = x[0];
+    WF_INTERLEAVE
     for (int64_t i = 1; i < n; i++) {
         r = x[i] < r ? x[i] : r;
     }
@@ -122,23 +124,86 @@ static void map_i64(wf_map map, void *dst, const void *x, const void *y, const v
 }
 
 /* Elements as they lie in memory: widened ones are twice as many registers, and a pass of their own. */
-static void max_i32(void *out, const void *xv, int64_t n)
-{
-    const int32_t *x = xv;
-    int32_t r = x[0];
-    for (int64_t i = 1; i < n; i++) {
-        r = x[i] > r ? x[i] : r;
+#define STORED_ONE(name, ctype, better)                                                            \
+    static void name(void *out, const void *xv, int dtype, int64_t n)                              \
+    {                                                                                              \
+        (void)dtype;                                                                               \
+        const ctype *x = xv;                                                                       \
+        ctype r = x[0];                                                                            \
+        for (int64_t i = 1; i < n; i++) {                                                          \
+            r = x[i] better r ? x[i] : r;                                                          \
+        }                                                                                          \
+        *(int64_t *)out = r;                                                                       \
     }
-    *(int64_t *)out = r;
+#define STORED(sfx, ctype)                                                                         \
+    STORED_ONE(max_##sfx, ctype, >)                                                                \
+    STORED_ONE(min_##sfx, ctype, <)
+STORED(u8, uint8_t)
+STORED(i8, int8_t)
+STORED(i16, int16_t)
+STORED(i32, int32_t)
+
+/* What makes elements of a type true, as often as they go into a word: all bits, of floats all but the sign. */
+static uint64_t bits_that_count(int dtype)
+{
+    switch ((weft_dtype)dtype) {
+    case WEFT_F16:
+    case WEFT_BF16:
+        return UINT64_C(0x7FFF7FFF7FFF7FFF);
+    case WEFT_F32:
+        return UINT64_C(0x7FFFFFFF7FFFFFFF);
+    case WEFT_F64:
+        return INT64_MAX;
+    case WEFT_BOOL:
+    case WEFT_U8:
+    case WEFT_I8:
+    case WEFT_I16:
+    case WEFT_I32:
+    case WEFT_I64:
+    case WEFT_DTYPE_DEFAULT:
+    case WEFT_DTYPE_COUNT:
+        break;
+    }
+    return UINT64_MAX;
 }
-static void min_i32(void *out, const void *xv, int64_t n)
+/* Whether some element is true: some bit that counts. */
+static void max_truth(void *out, const void *xv, int dtype, int64_t n)
 {
-    const int32_t *x = xv;
-    int32_t r = x[0];
-    for (int64_t i = 1; i < n; i++) {
-        r = x[i] < r ? x[i] : r;
+    const char *x = xv;
+    const size_t bytes = (size_t)n * wf_dtype_size(dtype);
+    uint64_t r = 0, w = 0;
+    size_t i = 0;
+    for (; i + 8 <= bytes; i += 8) {
+        memcpy(&w, x + i, 8);
+        r |= w;
     }
-    *(int64_t *)out = r;
+    w = 0;
+    memcpy(&w, x + i, bytes - i);
+    *(int64_t *)out = ((r | w) & bits_that_count(dtype)) != 0;
+}
+#define ALL_TRUE(utype)                                                                            \
+    {                                                                                              \
+        const utype *x = xv;                                                                       \
+        const utype keep = (utype)bits_that_count(dtype);                                          \
+        utype r = 1;                                                                               \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            r = (utype)(r & ((x[i] & keep) != 0));                                                 \
+        }                                                                                          \
+        *(int64_t *)out = r != 0;                                                                  \
+        return;                                                                                    \
+    }
+static void min_truth(void *out, const void *xv, int dtype, int64_t n)
+{
+    switch (wf_dtype_size(dtype)) {
+    case 1:
+        ALL_TRUE(uint8_t)
+    case 2:
+        ALL_TRUE(uint16_t)
+    case 4:
+        ALL_TRUE(uint32_t)
+    default:
+        ALL_TRUE(uint64_t)
+    }
 }
 
 /* dst := src past the caches. */
@@ -159,17 +224,23 @@ static void stream(void *dst, const void *src, size_t bytes)
     memcpy(d + i, s + i, bytes - i);
 }
 
-#define KERNELS(sfx, bytes, truth_fn, max_fn, min_fn)                                              \
+#define KERNELS(sfx, bytes, truth_fn, ...)                                                         \
     {                                                                                              \
         .size = bytes, .run = {run_sum_##sfx, run_prod_##sfx, run_max_##sfx, run_min_##sfx},       \
         .shorts = {shorts_sum_##sfx, shorts_prod_##sfx, shorts_max_##sfx, shorts_min_##sfx},       \
         .rows = {rows_sum_##sfx, rows_prod_##sfx, rows_max_##sfx, rows_min_##sfx},                 \
         .map = map_##sfx, .arg = arg_##sfx, .arg_row = arg_row_##sfx, .load = load_##sfx,          \
-        .truth = truth_fn, .store = store_##sfx, .stream = stream, .i32 = {max_fn, min_fn},        \
+        .truth = truth_fn, .store = store_##sfx, .stream = stream, __VA_ARGS__                     \
     }
 
 const wf_red_kernels WF_JOIN(wf_red_kernels, WF_ISA)[3] = {
-    KERNELS(f32, 4, NULL, NULL, NULL),
-    KERNELS(f64, 8, NULL, NULL, NULL),
-    KERNELS(i64, 8, truth_i64, max_i32, min_i32),
+    KERNELS(f32, 4, NULL, ),
+    KERNELS(f64, 8, NULL, ),
+    KERNELS(i64, 8, truth_i64,
+            .stored = {[WEFT_BOOL] = {max_u8, min_u8},
+                       [WEFT_U8] = {max_u8, min_u8},
+                       [WEFT_I8] = {max_i8, min_i8},
+                       [WEFT_I16] = {max_i16, min_i16},
+                       [WEFT_I32] = {max_i32, min_i32}},
+            .truths = {max_truth, min_truth}),
 };

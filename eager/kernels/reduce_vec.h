@@ -30,6 +30,13 @@
 #define WF_INLINE __attribute__((always_inline, unused)) static inline
 #endif
 
+/* Chains of compares and blends of which one alone waits for itself. clang's alone are kept apart: it does not unroll here. */
+#if defined(__clang__) && !defined(__OPTIMIZE_SIZE__)
+#define WF_INTERLEAVE _Pragma("clang loop interleave_count(4)")
+#else
+#define WF_INTERLEAVE
+#endif
+
 typedef float wf_vec_f32 __attribute__((vector_size(WF_VBYTES)));
 typedef double wf_vec_f64 __attribute__((vector_size(WF_VBYTES)));
 typedef uint64_t wf_vec_i64 __attribute__((vector_size(WF_VBYTES)));

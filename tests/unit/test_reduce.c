@@ -324,6 +324,65 @@ Test(reduce, extremes_of_integer_columns)
     }
 }
 
+/* Rows of truth values and of small integers, read as they lie in memory: one element decides, wherever it stands, and whichever
+ * of its bits are set; -0 is false, NaN and the smallest subnormal are true. */
+static double decides(int dt, int64_t i)
+{
+    static const double floats[] = {NAN, -INFINITY, 1, -1};
+    if (is_float(dt)) {
+        const double least = dt == WEFT_F64    ? 0x1p-1074
+                             : dt == WEFT_F16  ? 0x1p-24
+                             : dt == WEFT_BF16 ? 0x1p-133
+                                               : 0x1p-149;
+        return i % 5 == 4 ? least : floats[i % 5];
+    }
+    const int bits = 8 * (int)wf_dtype_size(dt) - 1; /* the sign, too */
+    return dt == WEFT_BOOL ? 1
+           : dt == WEFT_U8 ? ldexp(1, (int)(i % 8))
+                           : -ldexp(1, (int)(i % (bits + 1)));
+}
+Test(reduce, one_element_decides)
+{
+    static const int64_t lengths[] = {1, 2, 7, 8, 9, 31, 64, 65, 100, 130, 4097};
+    static const wf_op ops[] = {WF_OP_ANY, WF_OP_ALL, WF_OP_AMAX, WF_OP_AMIN};
+    for (int dt = WEFT_BOOL; dt < WEFT_DTYPE_COUNT; dt++) {
+        for (size_t l = 0; l < sizeof lengths / sizeof lengths[0]; l++) {
+            const int64_t n = lengths[l];
+            operand x = make_operand(dt, 2, (int64_t[]){3, n}, PLAIN);
+            const int64_t step = n > 200 ? 273 : 1;
+            for (int64_t at = 0; at < n; at += step) {
+                set_machine((int)at);
+                for (int o = 0; o < 4; o++) {
+                    const double some = decides(dt, at + n),
+                                 none = is_float(dt) && at % 2 ? -0.0 : 0;
+                    const bool all = ops[o] == WF_OP_ALL;
+                    for (int64_t i = 0; i < 3 * n; i++) {
+                        set_elem(x.v.data, dt, i, (i == n + at) != all ? some : none);
+                    }
+                    wf_attr attr = {.n_ints = 1, .ints = (int64_t[]){1}};
+                    call c = run_op(ops[o], wf_exec_reduce, &attr, 1, &x.v);
+                    for (int64_t row = 0; row < 3; row++) {
+                        double want = (row == 1) != all;
+                        if (o >= 2) {
+                            want = row != 1                                  ? none
+                                   : n == 1 || some != some                  ? some
+                                   : (some > none) == (ops[o] == WF_OP_AMAX) ? some
+                                                                             : none;
+                        }
+                        const double got = get_elem(c.dst[0].v.data, c.dst[0].v.dtype, row);
+                        cr_assert(got == want || (got != got && want != want),
+                                  "op %d of dtype %d, %lld elements, %g at %lld, row %lld: %g",
+                                  (int)ops[o], dt, (long long)n, some, (long long)at,
+                                  (long long)row, got);
+                    }
+                    free_call(&c);
+                }
+            }
+            free_operand(&x);
+        }
+    }
+}
+
 /* Sums read as they lie in memory: rows in groups of four and what is left over, columns in strips, rows fewer and
  * more than the lanes, behind padding, of every float type. */
 Test(reduce, sums_in_memory)
