@@ -5,6 +5,8 @@
 # batches. A line carries the keys that name the row and "torch_..." columns. Memory allocators keep what
 # was freed (script/bench sets that up), so that large results cost no page faults, as they cost weft none.
 # Started from Python: its part of a small call is in the figure, as it is in every PyTorch program.
+# A row that ends the process, or takes more than WEFT_PEER_SECONDS (60), says so, and the rows after it are measured.
+import os
 import sys
 
 try:
@@ -15,13 +17,20 @@ except ImportError:
 if sys.argv[1:] == ["--needs"]:
     sys.exit(0)
 
-from support.timing import line as row, median_of
+from support import timing
 
-only = sys.argv[1] if len(sys.argv) > 1 else ""
+rows = None
+only = ""
 
 
-def line(bench, case, threads, size=None, dtype="f32", **columns):
-    row(bench=bench, case=case, **({"size": size} if size else {}), dtype=dtype, threads=threads, **columns)
+def time(run, unit, bench, case, threads, size=None, dtype="f32", per=1, **how):
+    """A row: what a call of run() takes, over `per`, in "ns" or "us"."""
+    row = {"bench": bench, "case": case, **({"size": size} if size else {}), "dtype": dtype, "threads": threads}
+    if only not in case or not rows.next(**row):
+        return
+    torch.set_num_threads(threads)
+    seconds = timing.median_of(run, threads, **how) / per
+    timing.line(**row, **{"torch_" + unit: seconds * {"ns": 1e9, "us": 1e6}[unit]})
 
 
 def size_name(size):
@@ -32,7 +41,6 @@ def size_name(size):
 
 
 def calls():
-    torch.set_num_threads(1)
     a, b = torch.randn(1), torch.zeros(1)
     square, row = torch.randn(4, 4), torch.randn(4)
 
@@ -44,8 +52,7 @@ def calls():
             y.sum().backward()
 
     def report(case, run, per=1):
-        if only in case:
-            line("call", case, 1, torch_ns=median_of(run, 1) / per * 1e9)
+        time(run, "ns", "call", case, 1, per=per)
 
     with torch.no_grad():
         report("add, freed", lambda: a + b)
@@ -105,10 +112,7 @@ def large_ops():
         with torch.no_grad():
             for case, run in cases.items():
                 for threads in (1, 2):
-                    if only in case:
-                        torch.set_num_threads(threads)
-                        line("eager", case, threads, size_name(4 * n),
-                             torch_us=median_of(run, threads) * 1e6)
+                    time(run, "us", "eager", case, threads, size_name(4 * n))
 
 
 PRODUCTS = ((16, 16, 16), (64, 64, 64), (256, 256, 256), (512, 512, 512), (1024, 1024, 1024),
@@ -131,10 +135,7 @@ def products():
                 case = "%dx%dx%d%s" % (m, n, k, " B^T" if transposed else "")
                 out = torch.empty(m, n, dtype=dtype)
                 for threads in (1, 2):
-                    if only in case:
-                        torch.set_num_threads(threads)
-                        t = median_of(lambda: torch.mm(a, b, out=out), threads, 2e-3, 7)
-                        line("gemm", case, threads, dtype=name, torch_us=t * 1e6)
+                    time(lambda: torch.mm(a, b, out=out), "us", "gemm", case, threads, dtype=name, batch=2e-3, rounds=7)
 
 
 def convolutions():
@@ -144,16 +145,23 @@ def convolutions():
             w = torch.randn(o, c, k, k).to(dtype).to(memory_format=torch.channels_last)
             case = "forward n%d %dx%d/%d %d->%d @%d" % (n, k, k, stride, c, o, size)
             for threads in (1, 2):
-                if only in case:
-                    torch.set_num_threads(threads)
-                    t = median_of(lambda: F.conv2d(x, w, stride=stride, padding=k // 2), threads,
-                                  2e-3, 7)
-                    line("conv2d", case, threads, dtype=name, torch_us=t * 1e6)
+                time(lambda: F.conv2d(x, w, stride=stride, padding=k // 2), "us", "conv2d", case, threads, dtype=name,
+                     batch=2e-3, rounds=7)
 
 
-if __name__ == "__main__":
+def main():
+    global rows, only
+    if sys.argv[1:2] != ["--rows"]:
+        limit = int(os.environ.get("WEFT_PEER_SECONDS", "60"))
+        return not timing.one_after_another([__file__, "--rows", *(sys.argv[1:2] or [""])], limit, "torch_failed")
+    only, rows = sys.argv[2], timing.Rows(*sys.argv[3:5])
     calls()
     large_ops()
     with torch.no_grad():
         products()
         convolutions()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

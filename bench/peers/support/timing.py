@@ -4,6 +4,7 @@
 # bring threads of their own; wall clock for more.
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -62,18 +63,71 @@ def have(code):
     return subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
 
 
+def how_it_failed(code):
+    """What is to be said of a process that ended so: nothing where it went well."""
+    if code < 0:
+        return "killed by %s" % signal.Signals(-code).name
+    return "exit status %d" % code if code else ""
+
+
+def end(child):
+    os.killpg(child.pid, signal.SIGKILL)  # compilers run in processes of their own
+    child.wait()
+
+
 def alone(arguments, limit, env, row):
     """Runs a row in a process of its own: it has the threads and the memory to itself, and may be ended.
 
     One that runs past `limit` seconds, or fails, is a row that says so, under the peer's name. Whether it went well."""
     child = subprocess.Popen([sys.executable] + arguments, env=env, start_new_session=True)
     try:
-        code = child.wait(limit)
-        failed = "exit status %d" % code if code else ""
+        failed = how_it_failed(child.wait(limit))
     except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)  # compilers run in processes of their own
-        child.wait()
+        end(child)
         failed = "ran past %d s" % limit
     if failed:
         line(**row, failed=failed)
     return not failed
+
+
+# Peers of many short rows share a process, in which a row may be the last: the parent knows it, and starts another behind it.
+
+class Rows:
+    """The child's side: which rows are still to be measured. Every row asks, in the same order each time."""
+
+    def __init__(self, pipe, done):
+        self.pipe, self.done, self.asked = int(pipe), int(done), 0
+
+    def next(self, **row):
+        self.asked += 1
+        if self.asked > self.done:
+            os.write(self.pipe, json.dumps(row).encode() + b"\n")
+        return self.asked > self.done
+
+
+def one_after_another(arguments, limit, failed_key):
+    """Runs a program that makes Rows of its last two arguments. Whether all rows went well; one that did not says so."""
+    done, well = 0, True
+    while True:
+        ours, theirs = os.pipe()
+        child = subprocess.Popen([sys.executable] + arguments + [str(theirs), str(done)], pass_fds=[theirs],
+                                 start_new_session=True)
+        os.close(theirs)
+        asked, more, late = b"", b"begin", False
+        while more and not late:
+            late = not select.select([ours], [], [], limit)[0]
+            more = b"" if late else os.read(ours, 1 << 16)
+            asked += more
+        os.close(ours)
+        if late:
+            end(child)
+        failed = "ran past %d s" % limit if late else how_it_failed(child.wait())
+        if not failed:
+            return well
+        well = False
+        rows = asked.splitlines()
+        if not rows:  # not a row's fault, and would be so again
+            print("%s: %s before its first row" % (arguments[0], failed), file=sys.stderr)
+            return False
+        line(**json.loads(rows[-1]), **{failed_key: failed})
+        done += len(rows)
