@@ -106,8 +106,9 @@
 
 SCAN(sum, +, -0.0)
 #if VN > 2
+#if VN == 8
 /* Of `sets` registers of columns of eight rows of f32 as they lie in memory; the rows that come next are asked for. Whole
- * lines at a time, where there are registers for it: rows a power of two apart drive out each other's. */
+ * lines at a time: rows a power of two apart drive out each other's. */
 WF_INLINE void columns_f32(float *dst, int64_t apart, const float *src, int64_t step, double *state,
                            unsigned add, bool past, const int sets)
 {
@@ -118,11 +119,7 @@ WF_INLINE void columns_f32(float *dst, int64_t apart, const float *src, int64_t 
         __builtin_prefetch(at + 8 * step);
         WF_UNROLL for (int i = 0; i < sets; i++)
         {
-#if VN == 8
             v[i][k] = (V)_mm512_cvtps_pd(_mm256_loadu_ps(at + i * VN));
-#else
-            v[i][k] = (V)_mm256_cvtps_pd(_mm_loadu_ps(at + i * VN));
-#endif
         }
     }
     WF_UNROLL for (int i = 0; i < sets; i++)
@@ -134,7 +131,6 @@ WF_INLINE void columns_f32(float *dst, int64_t apart, const float *src, int64_t 
         WF_UNROLL for (int i = 0; i < sets; i++)
         {
             float *const to = dst + k * apart + i * VN;
-#if VN == 8
             const __m256 r = _mm512_cvtpd_ps((__m512d)v[i][k]);
             if (past && sets == 1)
                 _mm256_stream_ps(to, r);
@@ -144,30 +140,80 @@ WF_INLINE void columns_f32(float *dst, int64_t apart, const float *src, int64_t 
                 _mm512_stream_ps(
                     to - VN, _mm512_insertf32x8(
                                  _mm512_castps256_ps512(_mm512_cvtpd_ps((__m512d)v[0][k])), r, 1));
-#else
-            const __m128 r = _mm256_cvtpd_ps((__m256d)v[i][k]);
-            if (past)
-                _mm_stream_ps(to, r);
-            else
-                _mm_storeu_ps(to, r);
-#endif
         }
     }
 }
 static void rows_f32(float *dst, int64_t apart, const float *src, int64_t step, int64_t n,
                      void *state, unsigned add, bool past)
 {
-    enum { SETS = VN == 8 ? 2 : 1 };
     double *const s = state;
     int64_t c = 0;
-    for (; c + SETS * VN <= n; c += SETS * VN)
+    for (; c + 2 * VN <= n; c += 2 * VN)
         if (past)
-            columns_f32(dst + c, apart, src + c, step, s + c, add, true, SETS);
+            columns_f32(dst + c, apart, src + c, step, s + c, add, true, 2);
         else
-            columns_f32(dst + c, apart, src + c, step, s + c, add, false, SETS);
+            columns_f32(dst + c, apart, src + c, step, s + c, add, false, 2);
     for (; c < n; c += VN)
         columns_f32(dst + c, apart, src + c, step, s + c, add, past, 1);
 }
+#else
+/* Of a register of columns of eight rows of f32. */
+WF_INLINE void columns_f32(float *dst, int64_t apart, const float *src, int64_t step, double *state,
+                           unsigned add)
+{
+    V v[8];
+    WF_UNROLL for (int k = 0; k < 8; k++)
+    {
+        v[k] = (V)_mm256_cvtps_pd(_mm_loadu_ps(src + k * step));
+    }
+    eight_sum(v, state, add);
+    WF_UNROLL for (int k = 0; k < 8; k++)
+    {
+        _mm_storeu_ps(dst + k * apart, _mm256_cvtpd_ps((__m256d)v[k]));
+    }
+}
+/* Of f32 as they lie in memory; the rows that come next are asked for. Rows a power of two apart drive out each other's
+ * lines, of which there are more registers than here are: such lines are brought together. What goes past the caches leaves
+ * as whole lines. */
+static void rows_f32(float *dst, int64_t apart, const float *src, int64_t step, int64_t n,
+                     void *state, unsigned add, bool past)
+{
+    enum { LINE = 16, FEW_SETS = 512 };
+    _Alignas(64) float line[8][LINE];
+    double *const s = state;
+    if (!past && ((step | apart) % FEW_SETS != 0 || n % LINE != 0)) {
+        for (int64_t c = 0; c < n; c += VN) {
+            WF_UNROLL for (int k = 0; k < 8; k++)
+            {
+                __builtin_prefetch(src + (k + 8) * step + c);
+            }
+            columns_f32(dst + c, apart, src + c, step, s + c, add);
+        }
+        return;
+    }
+    for (int64_t c = 0; c < n; c += LINE) {
+        WF_UNROLL for (int k = 0; k < 8; k++)
+        {
+            const float *const at = src + k * step + c;
+            for (int64_t i = 0; i < LINE; i += 8)
+                _mm256_store_ps(line[k] + i, _mm256_loadu_ps(at + i));
+            __builtin_prefetch(at + 8 * step);
+        }
+        for (int64_t i = 0; i < LINE; i += VN)
+            columns_f32(line[0] + i, LINE, line[0] + i, LINE, s + c + i, add);
+        for (int k = 0; k < 8; k++) {
+            float *const to = dst + k * apart + c;
+            for (int64_t i = 0; i < LINE; i += VN) { /* as they were stored: others would wait */
+                const __m128 r = _mm_load_ps(line[k] + i);
+                if (past)
+                    _mm_stream_ps(to + i, r);
+                else
+                    _mm_storeu_ps(to + i, r);
+            }
+        }
+    }
+}
+#endif
 #define ROWS_F32 rows_f32
 #else
 #define ROWS_F32 NULL

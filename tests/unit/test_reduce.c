@@ -796,6 +796,19 @@ Test(reduce, scans_past_the_caches)
     free_operand(&x);
 }
 
+/* f32 sums of rows a power of two apart, whose lines drive out each other. */
+Test(reduce, scans_of_rows_that_collide)
+{
+    const int64_t dims[3] = {2, 203, 1024};
+    operand x = make_operand(WEFT_F32, 3, dims, PLAIN);
+    fill_operand(&x, 0);
+    for (int trial = 0; trial < 3; trial++) { /* every instruction set */
+        set_machine(trial * 5);
+        check_scan(WF_OP_CUMSUM, &x.v, 1, 211);
+    }
+    free_operand(&x);
+}
+
 /* Of values that are not negative no output is less than the one before it, and each is near the exact one. */
 Test(reduce, scans_ascend)
 {
