@@ -212,6 +212,21 @@ static bool turns_b(const wf_gemm_desc *d)
 }
 
 /*
+ * Strips that `extent`, rows or columns, of an f32 product with a plain B is cut into at most. Below AVX-512 oneDNN 2.6 packs B
+ * where 1 / m + 1 / n is under 0.0038 and else reads it in place, at half the speed where its rows are multiples of 2 KiB apart,
+ * which share a few lines of the first cache (Zen 3, 1024^3: strips of 256 rows 44 GFLOP/s, of 512 rows 81, one 84).
+ */
+static int64_t most_strips(const blocks *w, int64_t extent, int64_t other)
+{
+    const wf_gemm_desc *d = &w->d;
+    const double strips = (double)extent * (0.0038 - 1.0 / (double)other);
+    if (w->way != BY_ONEDNN || d->dtype != WEFT_F32 || d->b_cs != 1 || d->b_rs % 512 != 0 ||
+        wf_dnnl_in_order() || strips < 2)
+        return INT64_MAX; /* what packs nothing anyway is not left to one thread */
+    return (int64_t)strips;
+}
+
+/*
  * oneDNN repacks B in every strip of rows and A in every narrow strip of columns, so strips of rows
  * get B packed beforehand where oneDNN says how; else they are at least 256 high. Few rows are cut by
  * columns, and results that are wide. Eight strips are enough; a strip has MIN_WORK. A small result of long sums is two
@@ -225,6 +240,8 @@ static void choose_blocks(blocks *w)
     int64_t tall = most(2, wf_least(d->m / 256, most(8, d->m / 512)));
     int64_t wide =
         w->way == BY_ONEDNN ? most(2, wf_least(d->n / 512, 8)) : most(2, wf_least(d->n / 128, 8));
+    tall = wf_least(tall, most_strips(w, d->m, d->n));
+    wide = wf_least(wide, most_strips(w, d->n, d->m));
     w->bm = d->m, w->bn = d->n;
     if (worth >= 2 && d->batch < 8 && w->slices == 1) {
         if (w->way == BY_VECTOR)
