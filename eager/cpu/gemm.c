@@ -216,14 +216,19 @@ static bool turns_b(const wf_gemm_desc *d)
  * where 1 / m + 1 / n is under 0.0038 and else reads it in place, at half the speed where its rows are multiples of 2 KiB apart,
  * which share a few lines of the first cache (Zen 3, 1024^3: strips of 256 rows 44 GFLOP/s, of 512 rows 81, one 84).
  */
-static int64_t most_strips(const blocks *w, int64_t extent, int64_t other)
+static int64_t most_strips(const blocks *w, int64_t extent, int64_t other, int64_t unit)
 {
     const wf_gemm_desc *d = &w->d;
     const double strips = (double)extent * (0.0038 - 1.0 / (double)other);
     if (w->way != BY_ONEDNN || d->dtype != WEFT_F32 || d->b_cs != 1 || d->b_rs % 512 != 0 ||
-        wf_dnnl_in_order() || strips < 2)
-        return INT64_MAX; /* what packs nothing anyway is not left to one thread */
-    return (int64_t)strips;
+        d->k == 1 || wf_dnnl_in_order() || strips < 2)
+        return INT64_MAX; /* one strip would pack, but two threads share halves that do not */
+    for (int64_t count = (int64_t)strips;; count--) {
+        const int64_t size = piece(extent, count, unit);
+        const int64_t last = extent - (extent - 1) / size * size;
+        if (count == 2 || (double)last * strips > (double)extent) /* the last one packs, too */
+            return count;
+    }
 }
 
 /*
@@ -240,8 +245,8 @@ static void choose_blocks(blocks *w)
     int64_t tall = most(2, wf_least(d->m / 256, most(8, d->m / 512)));
     int64_t wide =
         w->way == BY_ONEDNN ? most(2, wf_least(d->n / 512, 8)) : most(2, wf_least(d->n / 128, 8));
-    tall = wf_least(tall, most_strips(w, d->m, d->n));
-    wide = wf_least(wide, most_strips(w, d->n, d->m));
+    tall = wf_least(tall, most_strips(w, d->m, d->n, 16));
+    wide = wf_least(wide, most_strips(w, d->n, d->m, 64));
     w->bm = d->m, w->bn = d->n;
     if (worth >= 2 && d->batch < 8 && w->slices == 1) {
         if (w->way == BY_VECTOR)
