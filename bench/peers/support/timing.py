@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 QUICK = os.environ.get("WEFT_BENCH_QUICK", "0") not in ("", "0")
 
@@ -75,16 +76,27 @@ def end(child):
     child.wait()
 
 
+@contextmanager
+def started(arguments, **how):
+    """A python3 with a session of its own, since `end` ends all of it, which does not outlive this process for that."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # from script/bench's `timeout`
+    child = subprocess.Popen([sys.executable] + arguments, start_new_session=True, **how)
+    try:
+        yield child
+    finally:
+        if child.poll() is None:
+            end(child)
+
+
 def alone(arguments, limit, env, row):
     """Runs a row in a process of its own: it has the threads and the memory to itself, and may be ended.
 
     One that runs past `limit` seconds, or fails, is a row that says so, under the peer's name. Whether it went well."""
-    child = subprocess.Popen([sys.executable] + arguments, env=env, start_new_session=True)
-    try:
-        failed = how_it_failed(child.wait(limit))
-    except subprocess.TimeoutExpired:
-        end(child)
-        failed = "ran past %d s" % limit
+    with started(arguments, env=env) as child:
+        try:
+            failed = how_it_failed(child.wait(limit))
+        except subprocess.TimeoutExpired:
+            failed = "ran past %d s" % limit
     if failed:
         line(**row, failed=failed)
     return not failed
@@ -110,18 +122,15 @@ def one_after_another(arguments, limit, failed_key):
     done, well = 0, True
     while True:
         ours, theirs = os.pipe()
-        child = subprocess.Popen([sys.executable] + arguments + [str(theirs), str(done)], pass_fds=[theirs],
-                                 start_new_session=True)
-        os.close(theirs)
-        asked, more, late = b"", b"begin", False
-        while more and not late:
-            late = not select.select([ours], [], [], limit)[0]
-            more = b"" if late else os.read(ours, 1 << 16)
-            asked += more
-        os.close(ours)
-        if late:
-            end(child)
-        failed = "ran past %d s" % limit if late else how_it_failed(child.wait())
+        with started(arguments + [str(theirs), str(done)], pass_fds=[theirs]) as child:
+            os.close(theirs)
+            asked, more, late = b"", b"begin", False
+            while more and not late:
+                late = not select.select([ours], [], [], limit)[0]
+                more = b"" if late else os.read(ours, 1 << 16)
+                asked += more
+            os.close(ours)
+            failed = "ran past %d s" % limit if late else how_it_failed(child.wait())
         if not failed:
             return well
         well = False
