@@ -19,12 +19,10 @@
 #include "eager/pool.h"
 #include "tests/jit/programs.h"
 
-enum {
-    COUNT = 32768,
-    HALF = COUNT / 2 * 4,
-    TRIES = 100
-}; /* elements of the source; bytes of its half */
+enum { COUNT = 32768, HALF = COUNT / 2 * 4 }; /* elements of the source; bytes of its half */
 static const int64_t patience_ns = 200000000;
+/* Beside other programs both threads may have no CPU at once for a second and more, however often that is tried. */
+static const int64_t all_tries_ns = 60000000000;
 
 static char *source;
 static atomic_int asked[2]; /* the half has been asked for */
@@ -77,7 +75,7 @@ static void meet(void *arg, int64_t begin, int64_t end)
 /* Runs until two threads share the work once; false if they never do. */
 static bool run_shared(const wf_jitk *k, const wf_program_args *a)
 {
-    for (int i = 0; i < TRIES; i++) {
+    for (const int64_t end = now_ns() + all_tries_ns; now_ns() < end;) {
         atomic_int there = 0;
         atomic_store(&asked[0], 0);
         atomic_store(&asked[1], 0);
