@@ -1122,9 +1122,10 @@ int wf_red_run(const wf_red_job *job)
                                                                                 : NULL;
     const bool order = job->op == WF_RED_MAX || job->op == WF_RED_MIN;
     const int least = job->op == WF_RED_MIN;
+    const bool truths = job->truth || job->x->dtype == WEFT_BOOL;
     e.extreme = !order || job->compute != WEFT_I64 || job->map != WF_MAP_NONE ? NULL
-                : job->truth                                                  ? e.k->truths[least]
-                             : e.k->stored[job->x->dtype][least];
+                : truths                                                      ? e.k->truths[least]
+                         : e.k->stored[job->x->dtype][least];
     const bool inner = g->nr == 0 || g->rx[g->nr - 1] == 1;
     const int64_t step = g->nk > 0 ? g->kx[g->nk - 1] : 0;
     if (inner || step == 0 || g->kd[g->nk - 1] < 4 || !is_nearer(&e, step)) {

@@ -219,9 +219,11 @@ static bool turns_b(const wf_gemm_desc *d)
 static int64_t most_strips(const blocks *w, int64_t extent, int64_t other, int64_t unit)
 {
     const wf_gemm_desc *d = &w->d;
-    const double strips = (double)extent * (0.0038 - 1.0 / (double)other);
     if (w->way != BY_ONEDNN || d->dtype != WEFT_F32 || d->b_cs != 1 || d->b_rs % 512 != 0 ||
-        d->k == 1 || wf_dnnl_in_order() || strips < 2)
+        d->k == 1 || wf_dnnl_in_order())
+        return INT64_MAX;
+    const double strips = (double)extent * (0.0038 - 1.0 / (double)other);
+    if (strips < 2)
         return INT64_MAX; /* one strip would pack, but two threads share halves that do not */
     for (int64_t count = (int64_t)strips;; count--) {
         const int64_t size = piece(extent, count, unit);

@@ -57,8 +57,8 @@ typedef struct wf_red_kernels {
     void (*store)(void *dst, int dtype, const void *src, int64_t n);
     /* dst := src with non-temporal stores; a store fence must follow. */
     void (*stream)(void *dst, const void *src, size_t bytes);
-    /* *out = the largest, the smallest of x[0..n) as they lie in memory, of types that load widens (NULL for others), and of
-     * the truth values of any type; i64 only. */
+    /* *out = the largest, the smallest of x[0..n) as they lie in memory, of integers that load widens (NULL for other types),
+     * and of the truth values of any type; i64 only. */
     void (*stored[WF_NDTYPE][2])(void *out, const void *x, int dtype, int64_t n);
     void (*truths[2])(void *out, const void *x, int dtype, int64_t n);
 } wf_red_kernels;

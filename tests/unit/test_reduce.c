@@ -783,30 +783,28 @@ Test(reduce, long_scans)
     wf_set_num_threads(threads);
 }
 
+/* Sums of f32 columns, on every instruction set. */
+static void check_column_sums(int64_t slices, int64_t rows, int64_t columns, int64_t every)
+{
+    operand x = make_operand(WEFT_F32, 3, (int64_t[]){slices, rows, columns}, PLAIN);
+    fill_operand(&x, 0);
+    for (int trial = 0; trial < 3; trial++) {
+        set_machine(trial * 5);
+        check_scan(WF_OP_CUMSUM, &x.v, 1, every);
+    }
+    free_operand(&x);
+}
+
 /* f32 sums that are stored past the caches, whole lines and columns that are none. */
 Test(reduce, scans_past_the_caches)
 {
-    const int64_t dims[3] = {1, 6000, 1056};
-    operand x = make_operand(WEFT_F32, 3, dims, PLAIN);
-    fill_operand(&x, 0);
-    for (int trial = 0; trial < 3; trial++) { /* every instruction set */
-        set_machine(trial * 5);
-        check_scan(WF_OP_CUMSUM, &x.v, 1, 2500);
-    }
-    free_operand(&x);
+    check_column_sums(1, 6000, 1056, 2500);
 }
 
 /* f32 sums of rows a power of two apart, whose lines drive out each other. */
 Test(reduce, scans_of_rows_that_collide)
 {
-    const int64_t dims[3] = {2, 203, 1024};
-    operand x = make_operand(WEFT_F32, 3, dims, PLAIN);
-    fill_operand(&x, 0);
-    for (int trial = 0; trial < 3; trial++) { /* every instruction set */
-        set_machine(trial * 5);
-        check_scan(WF_OP_CUMSUM, &x.v, 1, 211);
-    }
-    free_operand(&x);
+    check_column_sums(2, 203, 1024, 211);
 }
 
 /* Of values that are not negative no output is less than the one before it, and each is near the exact one. */
