@@ -16,11 +16,6 @@
 
 enum { WF_WALK_OPS = 64 };
 
-static inline int64_t wf_magnitude(int64_t stride)
-{
-    return stride < 0 ? -stride : stride;
-}
-
 typedef struct wf_walk_op {
     char *data;
     int64_t esize;

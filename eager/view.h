@@ -59,6 +59,11 @@ static inline void wf_view_of_type(wf_view *v, const wf_type *type, void *data)
     wf_view_make_dense(v);
 }
 
+static inline int64_t wf_magnitude(int64_t stride)
+{
+    return stride < 0 ? -stride : stride;
+}
+
 /* Row-major contiguous (dims of extent 1 may have any stride). */
 static inline int wf_view_is_contiguous(const wf_view *v)
 {

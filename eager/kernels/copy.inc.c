@@ -10,6 +10,7 @@
 #include "eager/cpuid.h"
 #include "eager/kernels/kernels.h"
 #include "eager/kernels/move.h"
+#include "eager/view.h"
 
 #include <immintrin.h>
 #include <stdbool.h>
@@ -463,11 +464,6 @@ enum { PIECE = LINE };
 /* How blocks are transposed: both sides in a cache; stored past the caches; read from memory (or a cache that is far off) and stored
  * to one. */
 typedef enum way { NEAR_BY, PAST, FAR } way;
-
-static inline int64_t magnitude(int64_t stride)
-{
-    return stride < 0 ? -stride : stride;
-}
 
 #if defined(__AVX512F__)
 /* m rows of n bytes, at most 64, where no square fits. Rows of which there are fewer than a lane holds come together first;
@@ -952,7 +948,7 @@ static __attribute__((noinline)) void gather_lines(char *to, const void *from, i
                 for (size_t j = 0; j < n; j++)                                                      \
                     d[j] = v;                                                                       \
             }                                                                                       \
-        } else if (m >= FEW && n >= FEW && s1 != 0 && magnitude(s1) < magnitude(s0)) {              \
+        } else if (m >= FEW && n >= FEW && s1 != 0 && wf_magnitude(s1) < wf_magnitude(s0)) {        \
             panels_##width(d, ldd, s, s1, s0, (int64_t)m, (int64_t)n);                              \
         } else {                                                                                    \
             rows_##width(d, ldd, s, s1, s0, (int64_t)m, (int64_t)n);                                \

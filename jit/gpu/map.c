@@ -17,6 +17,7 @@
 
 #include "eager/alloc.h"
 #include "eager/env.h"
+#include "eager/view.h"
 #include "jit/gpu/impl.h"
 
 enum {
@@ -43,11 +44,6 @@ typedef struct space {
     bool wide;
 } space;
 
-static int64_t size_of(int64_t x)
-{
-    return x < 0 ? -x : x;
-}
-
 /* Original axes with more than one index, largest step of the first destination first. */
 static int order_axes(const wf_program_args *a, int order[WF_CU_RANK])
 {
@@ -57,7 +53,7 @@ static int order_axes(const wf_program_args *a, int order[WF_CU_RANK])
         int at = n;
         if (v->dims[i] == 1)
             continue;
-        while (at > 0 && size_of(v->strides[order[at - 1]]) < size_of(v->strides[i])) {
+        while (at > 0 && wf_magnitude(v->strides[order[at - 1]]) < wf_magnitude(v->strides[i])) {
             order[at] = order[at - 1];
             at--;
         }
@@ -188,7 +184,7 @@ static bool is_dense(const space *s, int o)
 /* Bytes that an operand takes from memory, whole sectors where its elements are apart. */
 static int64_t bytes_of(const space *s, int o)
 {
-    const int64_t step = size_of(s->strides[o][s->rank - 1]) * s->esize[o];
+    const int64_t step = wf_magnitude(s->strides[o][s->rank - 1]) * s->esize[o];
     int64_t n = step > SECTOR ? SECTOR : step > s->esize[o] ? step : s->esize[o];
     for (int d = 0; d < s->rank; d++)
         n *= s->strides[o][d] ? s->dims[d] : 1;
@@ -224,7 +220,7 @@ static void take_flat(wf_cu_map *m, const space *s, const wf_gpu_entry *e)
             continue;
         }
         all += bytes_of(s, o);
-        f.wide |= size_of(s->dims[0] * s->strides[o][0]) > FLAT_NARROW;
+        f.wide |= wf_magnitude(s->dims[0] * s->strides[o][0]) > FLAT_NARROW;
         if (!is_dense(s, o))
             continue;
         f.dense |= UINT64_C(1) << o;
