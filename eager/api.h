@@ -80,6 +80,8 @@ static inline int64_t wf_f64_to_i64(double v)
 /* Casts the n tensors to the type they promote to; scalars, which are weak, become 0-d tensors of it.
  * Handles that are not live are left for dispatch. */
 void wf_api_unify(int n, weft_tensor *t);
+/* Would it leave them? That is so if the first is a tensor, and the others are of its type or absent. */
+bool wf_api_alike(int n, const weft_tensor *t);
 /* The 0-d tensor of a scalar handle as element type dt: cast to it. */
 weft_tensor wf_api_scalar(weft_tensor t, int dt);
 /* Is a^b written in other rows than its own; a^b then, errors as pow's. */

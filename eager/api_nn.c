@@ -13,11 +13,17 @@
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
-/* Promotes src and runs op on it; the first of ndst results is returned, the others go to rest[]. */
-static weft_tensor promoted(wf_op op, const wf_attr *attr, int nsrc, weft_tensor *src, int ndst,
-                            weft_tensor *rest)
+/* Promotes src and runs op on it; the first of ndst results is returned. */
+static weft_tensor promoted(wf_op op, const wf_attr *attr, int nsrc, weft_tensor *src, int ndst)
 {
     weft_tensor r[WF_MAX_DST], given[4] = {WEFT_NONE};
+    if (__builtin_expect(wf_api_alike(nsrc, src), 1)) {
+        wf_dispatch(op, attr, nsrc, src, ndst, r);
+        for (int i = 1; i < ndst; i++) {
+            weft_free(r[i]);
+        }
+        return r[0];
+    }
     for (int i = 0; i < nsrc && i < 4; i++) {
         given[i] = src[i];
     }
@@ -26,24 +32,13 @@ static weft_tensor promoted(wf_op op, const wf_attr *attr, int nsrc, weft_tensor
     weft_scope sc = weft_scope_begin();
     wf_api_unify(nsrc, src);
     wf_dispatch(op, attr, nsrc, src, ndst, r);
-    for (int i = 1; rest && i < ndst; i++) {
-        rest[i - 1] = weft_scope_give(sc, r[i]);
-    }
     return wf_called_end(&w, weft_scope_return(sc, r[0]));
 }
 
 weft_tensor(weft_linear)(weft_tensor x, weft_tensor weight, weft_tensor bias)
 {
-    bool weak;
     weft_tensor src[3] = {x, weight, wf_optional(bias)};
-    int n = wf_is_absent(src[2]) ? 2 : 3;
-    int dt = wf_api_dtype(x, &weak);
-    if (wf_api_dtype(weight, &weak) == dt && (n == 2 || wf_api_dtype(bias, &weak) == dt)) {
-        weft_tensor r;
-        wf_dispatch(WF_OP_LINEAR, NULL, n, src, 1, &r);
-        return r;
-    }
-    return promoted(WF_OP_LINEAR, NULL, n, src, 1, NULL);
+    return promoted(WF_OP_LINEAR, NULL, wf_is_absent(src[2]) ? 2 : 3, src, 1);
 }
 
 weft_tensor(weft_softmax)(weft_tensor x, int axis)
@@ -67,7 +62,7 @@ weft_tensor(weft_layer_norm)(const weft_layer_norm_args *args)
     double eps = wf_option(args->eps, 1e-5);
     weft_tensor src[3] = {args->x, wf_optional(args->weight), wf_optional(args->bias)};
     wf_attr attr = {.n_ints = 1, .ints = &axes, .n_flt = 1, .flt = &eps};
-    return promoted(WF_OP_LAYER_NORM, &attr, 3, src, 3, NULL);
+    return promoted(WF_OP_LAYER_NORM, &attr, 3, src, 3);
 }
 
 weft_tensor(weft_rms_norm)(const weft_rms_norm_args *args)
@@ -79,7 +74,7 @@ weft_tensor(weft_rms_norm)(const weft_rms_norm_args *args)
     double eps = wf_option(args->eps, 1e-6);
     weft_tensor src[2] = {args->x, wf_optional(args->weight)};
     wf_attr attr = {.n_ints = 1, .ints = &axes, .n_flt = 1, .flt = &eps};
-    return promoted(WF_OP_RMS_NORM, &attr, 2, src, 2, NULL);
+    return promoted(WF_OP_RMS_NORM, &attr, 2, src, 2);
 }
 
 /* running += momentum * (batch - running), not recorded. */
@@ -352,7 +347,7 @@ weft_tensor(weft_conv2d)(const weft_conv2d_args *args)
     ints[6] = args->groups ? args->groups : 1;
     weft_tensor src[3] = {args->x, args->weight, wf_optional(args->bias)};
     wf_attr attr = {.n_ints = 7, .ints = ints};
-    return promoted(WF_OP_CONV2D, &attr, wf_is_absent(src[2]) ? 2 : 3, src, 1, NULL);
+    return promoted(WF_OP_CONV2D, &attr, wf_is_absent(src[2]) ? 2 : 3, src, 1);
 }
 
 weft_tensor(weft_conv1d)(const weft_conv2d_args *args)

@@ -354,12 +354,11 @@ weft_tensor(weft_channels_last)(weft_tensor x)
 
 weft_tensor(weft_matmul)(weft_tensor a, weft_tensor b)
 {
-    bool wa, wb;
-    if (wf_api_dtype(a, &wa) == wf_api_dtype(b, &wb)) {
+    weft_tensor t[2] = {a, b};
+    if (__builtin_expect(wf_api_alike(2, t), 1)) {
         return wf_op2(WF_OP_MATMUL, NULL, a, b);
     }
     weft_scope sc = weft_scope_begin();
-    weft_tensor t[2] = {a, b};
     wf_api_unify(2, t);
     return weft_scope_return(sc, wf_op2(WF_OP_MATMUL, NULL, t[0], t[1]));
 }

@@ -337,6 +337,11 @@ void wf_copy(const wf_view *dst, const wf_view *src)
 void wf_fill(const wf_view *dst, const void *v)
 {
     wf_walk w;
+    const int64_t n = wf_view_numel(dst);
+    if (n > 0 && n <= ROW && wf_view_is_contiguous(dst)) { /* one block */
+        wf_kernels_now()->pack[wf_width(dst->dtype)](dst->data, 1, v, 0, 0, 1, (size_t)n);
+        return;
+    }
     wf_view value = *dst;
     memcpy(&value.data, &v, sizeof v); /* read only */
     for (int i = 0; i < value.rank; i++)

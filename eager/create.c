@@ -12,8 +12,6 @@
 
 enum { CHUNK = 4096, BUFFER = 512 };
 
-static const int64_t unit_dim = 1;
-
 /* A range of a contiguous result, as a view. */
 static wf_view range_of(const wf_view *dst, int64_t begin, int64_t n)
 {
@@ -33,10 +31,8 @@ static void store_range(const wf_view *dst, int64_t begin, int64_t n, void *valu
 static uint64_t element_of(double value, int64_t whole, bool is_whole, int dt)
 {
     uint64_t out = 0;
-    wf_view to = wf_view_dense(&out, dt, 1, &unit_dim);
-    wf_view from = is_whole ? wf_view_dense(&whole, WEFT_I64, 1, &unit_dim)
-                            : wf_view_dense(&value, WEFT_F64, 1, &unit_dim);
-    wf_copy(&to, &from);
+    wf_cast_small(dt, &out, is_whole ? WEFT_I64 : WEFT_F64,
+                  is_whole ? (const void *)&whole : &value, 1);
     return out;
 }
 

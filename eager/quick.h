@@ -17,14 +17,12 @@ static inline bool wf_quick_may(const wf_ctx *c, wf_op op, int nsrc)
  * with an error recorded. False: nothing was done, and the general way is to be taken. */
 bool wf_quick(wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *src,
               weft_tensor *dst, int *rc);
-/* Views, reductions, copies, casts, softmax and norms of up to three tensors of the host, outside of traces. */
+/* Every other row of up to three tensors of the host, outside of traces. */
 static inline bool wf_quick_may_row(const wf_ctx *c, wf_op op, int nsrc)
 {
-    const int kind = wf_rows[op].kind;
-    const bool takes = kind == WF_KIND_REDUCE || kind == WF_KIND_VIEW || op == WF_OP_COPY ||
-                       op == WF_OP_CAST || op == WF_OP_SOFTMAX || op == WF_OP_LOG_SOFTMAX ||
-                       op == WF_OP_LAYER_NORM || op == WF_OP_RMS_NORM;
-    return takes && nsrc >= 1 && nsrc <= 3 && nsrc >= wf_rows[op].min_src && !c->away;
+    const wf_row *row = &wf_rows[op];
+    return (row->kind < WF_KIND_UNARY || row->kind > WF_KIND_CHOOSE) && nsrc >= row->min_src &&
+           nsrc <= 3 && !c->away;
 }
 /* Runs such a row; *rc is then the status, 0 or with an error recorded. False: nothing was done, and the general way is
  * to be taken. */

@@ -1,6 +1,6 @@
 /*
- * eager/quick_rows.c -- the short ways of rows that are not elementwise: views, reductions, copies, rows along the last
- * axes.
+ * eager/quick_rows.c -- the short ways of rows that are not elementwise: views, reductions, copies, and every other one of a
+ * few operands.
  *
  * As in eager/quick.c: operands of the host that hold a value, no trace, no other device; whatever is not that simple
  * is left to the general way, untouched, which says what is wrong with it.
@@ -9,7 +9,8 @@
  *   reductions  of row-major tensors along neighbouring axes reach their kernel as [outer, reduced, inner]; so do those of
  *               small views, once their elements have been brought together
  *   copies      and casts of row-major tensors are one call of their kernel, of small views a strip at a time
- *   others      are inferred and run as ever, without a call that could be traced or moved to a device around it
+ *   others      are inferred and run as ever, without a call that could be traced or moved to a device around it; those
+ *               whose results lie channels-last are left out
  *
  * Invariants: the same kernel as the general way on the same elements in the same order, so the same bits; a false
  * answer has changed nothing.
@@ -551,6 +552,9 @@ static bool run_row(row_call *k, int *rc)
     if (wf_infer(k->op, k->attr, k->nsrc, in, out, &why)) {
         return false;
     }
+    if (wf_row_lies_last(k->op, k->nsrc, k->slot, &out[0])) {
+        return false;
+    }
     for (int i = 0; i < k->ndst; i++) {
         const int64_t n = wf_type_numel(&out[i]);
         r[i] = make(k->c, out[i].dtype, n, &k->dst[i]);
@@ -599,9 +603,10 @@ bool wf_quick_row(wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc, const weft
     if (op == WF_OP_COPY && k.attr->n_ints) {
         return false; /* to another device */
     }
-    const bool done = open_call(&k) && (kind == WF_KIND_VIEW     ? run_view(&k, rc)
-                                        : kind == WF_KIND_REDUCE ? run_reduce(&k, rc)
-                                                                 : run_other(&k, rc));
+    const bool done =
+        open_call(&k) && (kind == WF_KIND_VIEW     ? run_view(&k, rc)
+                          : kind == WF_KIND_REDUCE ? run_reduce(&k, rc) || run_row(&k, rc)
+                                                   : run_other(&k, rc));
     if (__builtin_expect(k.pins != 0, 0)) {
         let_go(c, k.slot, nsrc, k.pins);
     }

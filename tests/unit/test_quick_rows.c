@@ -14,6 +14,7 @@
 #include "eager/alloc.h"
 #include "eager/tensor.h"
 #include "tests/support/effort.h"
+#include "tests/support/rows.h"
 #include "tests/support/support.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
@@ -112,7 +113,7 @@ static weft_axes range(int from, int to)
     return a;
 }
 
-static int check_reductions(weft_tensor x, weft_tensor wide, weft_dtype dt)
+static int check_reductions(weft_tensor x, weft_tensor spaced, weft_dtype dt)
 {
     int n = 0;
     const int rank = weft_rank(x);
@@ -130,8 +131,8 @@ static int check_reductions(weft_tensor x, weft_tensor wide, weft_dtype dt)
                      weft_dtype_name(dt), (int)weft_dim(x, 0), rank, from, to);
             weft_tensor got = reduce(x, &r);
             check_same(what, got, generally(reduce, x, &r));
-            check_bits(what, got, generally(reduce, wide, &r));
-            check_bits(what, got, reduce(wide, &r));
+            check_bits(what, got, generally(reduce, spaced, &r));
+            check_bits(what, got, reduce(spaced, &r));
             check_same(what, spread(x, &r), generally(spread, x, &r));
             weft_scope_end(s);
             n++;
@@ -388,11 +389,27 @@ static weft_tensor other(weft_tensor x, const void *arg)
         return weft_cast(x, WEFT_BF16);
     case 7:
         return weft_clone(x);
+    case 8:
+        return weft_matmul(x, last > 0 ? weft_transpose(x, -1, -2) : x);
+    case 9: /* of integers an error, as of one row's length that does not fit */
+        return weft_linear(x, last == 1 ? weft_narrow(x, 0, 0, 1) : x, WEFT_NONE);
+    case 10:
+        return weft_cumsum(x, -1);
+    case 11:
+        return weft_tril(x, 0);
+    case 12:
+        return weft_index_select(x, 0, weft_zeros(weft_shape(3), WEFT_I64));
+    case 13:
+        return weft_index_select(x, 0, weft_full(weft_shape(2), 1e6, WEFT_I64));
+    case 14:
+        return weft_full_like(x, 1);
+    case 15:
+        return weft_eye(weft_dim(x, 0) % 50, 7, 1, weft_dtype_of(x));
     default:
         return weft_softmax(x, 9);
     }
 }
-enum { OTHERS = 9 };
+enum { OTHERS = 17 };
 
 Test(quick_rows, others)
 {
@@ -431,6 +448,83 @@ Test(quick_rows, gradients)
         weft_scope_end(s);
     }
     check_baseline("gradients", &before);
+}
+
+/* Derivatives of few elements, each in one call of its kernel, against those that are laid out and bound: every row, of
+ * tensors and beside a number, with one element, a few and more than one call takes, and of an operand that is a view. */
+typedef struct derived {
+    wf_op op;
+    int nsrc, number; /* that operand is a number; -1: none */
+    weft_tensor in[3];
+} derived;
+
+static weft_tensor derive(weft_tensor x, const void *arg)
+{
+    const derived *d = arg;
+    weft_tensor in[3], g = WEFT_NONE;
+    for (int i = 0; i < d->nsrc; i++) {
+        in[i] = i == d->number ? weft_f(0.75) : d->in[i];
+    }
+    const weft_tensor y = row_call(d->op, in);
+    if (!weft_ok(y)) {
+        return y;
+    }
+    cr_assert_eq(weft_backward(.loss = y, .gradient = x), WEFT_OK, "%s: %s", wf_rows[d->op].name,
+                 weft_last_error());
+    weft_tensor all[3];
+    int n = 0;
+    for (int i = 0; i < d->nsrc; i++) {
+        g = i == d->number ? WEFT_NONE : weft_grad(d->in[i]);
+        if (g.slot) {
+            all[n++] = weft_reshape(weft_clone(g), weft_shape(-1));
+            weft_set_grad(d->in[i], WEFT_NONE);
+        }
+    }
+    return weft_concat(all, n, 0);
+}
+
+Test(quick_rows, derivatives)
+{
+    static const int64_t lengths[] = {1, 7, 9000};
+    const test_baseline before = test_baseline_take();
+    int n = 0;
+    FOR_EACH_ELEMENTWISE(op)
+    {
+        const int kind = wf_rows[op].kind;
+        if (kind == WF_KIND_PREDICATE || kind == WF_KIND_COMPARE || kind == WF_KIND_CHOOSE ||
+            !(wf_rows[op].types & WF_BIT(WEFT_F32))) {
+            continue;
+        }
+        for (int k = 0; k < 3 * COUNT(lengths) * 2; k++) {
+            const weft_scope s = weft_scope_begin();
+            const weft_dtype dt = k % 2 ? WEFT_F64 : WEFT_F32;
+            const int64_t length = lengths[k / 2 % 3];
+            weft_generator gen = {(uint64_t)k, 0};
+            derived d = {.op = op, .nsrc = wf_rows[op].min_src, .number = k / 6 == 1 ? 1 : -1};
+            if (d.number >= d.nsrc) {
+                weft_scope_end(s);
+                continue;
+            }
+            for (int i = 0; i < d.nsrc; i++) {
+                weft_tensor x = weft_rand(.shape = weft_shape(length), .low = 0.1, .high = 0.9,
+                                          .dtype = dt, .generator = &gen);
+                d.in[i] = k / 6 == 2 && i == 0 ? weft_detach(apart(x)) : x;
+                weft_requires_grad_(d.in[i], true);
+            }
+            const weft_tensor g =
+                weft_randn(.shape = weft_shape(length), .dtype = dt, .generator = &gen);
+            const weft_tensor got = derive(g, &d), want = generally(derive, g, &d);
+            cr_assert(weft_ok(got), "%s: %s", wf_rows[op].name, weft_error_text(got));
+            check_bits(wf_rows[op].name, got, want);
+            for (int i = 0; i < d.nsrc; i++) {
+                weft_requires_grad_(d.in[i], false);
+            }
+            n++;
+            weft_scope_end(s);
+        }
+    }
+    cr_assert_gt(n, 600, "%d", n);
+    check_baseline("derivatives", &before);
 }
 
 /* -- views of values ---------------------------------------------------------------------------------------------- */
@@ -555,7 +649,7 @@ Test(quick_rows, memory)
     const weft_tensor view = weft_flip(x, weft_axes(1));
     const test_baseline before = test_baseline_take();
     int failed = 0;
-    for (int op = 0; op < 6; op++) {
+    for (int op = 0; op < 8; op++) {
         for (int n = 1; n < 8; n++) {
             wf_alloc_fail_after(n, 0);
             const weft_tensor r = op == 0   ? weft_sum(x)
@@ -563,6 +657,8 @@ Test(quick_rows, memory)
                                   : op == 2 ? weft_transpose(x, 0, 1)
                                   : op == 3 ? weft_sum(view)
                                   : op == 4 ? weft_add(view, x)
+                                  : op == 5 ? weft_matmul(x, x)
+                                  : op == 6 ? weft_zeros(weft_shape(4), WEFT_F32)
                                             : weft_clone(view);
             wf_alloc_fail_after(0, 0);
             failed += !weft_ok(r);
