@@ -527,3 +527,22 @@ weft_tensor wf_tape_value(wf_ctx *c, wf_ref r, wf_ref user, int which)
     }
     return h;
 }
+
+const void *wf_tape_elements(wf_tape *t, wf_ref r, wf_ref user)
+{
+    wf_tnode *n = wf_tnode_at(t, r);
+    const wf_tval *v = *val_of(t, n, user);
+    if (!v || atomic_load_explicit(&v->st->version, memory_order_relaxed) != v->version ||
+        (atomic_load_explicit(&v->st->broken, memory_order_acquire) | v->st->device |
+         atomic_load_explicit(&v->st->is_virtual, memory_order_acquire)) != 0) {
+        return NULL;
+    }
+    const int64_t *d = wf_tnode_dims(n);
+    int64_t step = 1;
+    for (int i = n->rank; i-- > 0; step *= d[i]) {
+        if (v->strides[i] != step) {
+            return NULL;
+        }
+    }
+    return (const char *)v->st->data + v->offset;
+}

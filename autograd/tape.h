@@ -147,6 +147,8 @@ int wf_tape_save(wf_tape *t, wf_ref node, wf_ref user, wf_slot *s);
 /* A handle of the innermost scope on node r's saved value; attaches the node when gradients are on.
  * Empty (error recorded) when the value is stale or gone. `user`: the node that reads it. */
 weft_tensor wf_tape_value(wf_ctx *c, wf_ref r, wf_ref user, int which);
+/* The elements of that value, row-major in memory of the host; NULL: they are elsewhere, or wf_tape_value says what is wrong. */
+const void *wf_tape_elements(wf_tape *t, wf_ref r, wf_ref user);
 /* Custom functions: appends a node for `custom` over operands to results. */
 int wf_tape_append_custom(wf_ctx *c, struct wf_custom *custom, int nsrc, wf_slot *const *src,
                           const weft_tensor *handles, int ndst, wf_slot *const *dst, wf_why *why);

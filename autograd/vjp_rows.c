@@ -11,8 +11,11 @@
 #include "autograd/tape.h"
 #include "autograd/vjp.h"
 #include "eager/device.h"
+#include "eager/kernels/kernels.h"
 #include "eager/layout.h"
+#include "eager/map.h"
 #include "eager/pool.h"
+#include "eager/quick_int.h"
 #include "eager/reduce.h"
 
 /* -- the graph dictionary: row names are functions on tensors ---------------------------------------------- */
@@ -116,33 +119,30 @@ weft_tensor wf_sum_to(weft_tensor g, int rank, const int64_t *dims)
     return lead > 0 ? wf_op1(WF_OP_RESHAPE, &reshape, r) : r;
 }
 
-/* The type the row computes in: that of its value operands, halves widened. */
-static int compute_type(wf_vjp *v)
+/* A number as the kernel reads it. */
+static void store_number(weft_tensor h, int compute, double *scalar)
 {
-    wf_type t;
-    wf_vjp_dst_type(v, 0, &t);
-    return wf_dtype_compute(t.dtype);
+    double d;
+    memcpy(&d, &h.serial, sizeof d);
+    d = h.context == WF_SCALAR_FLOAT ? d : (double)(int64_t)h.serial;
+    if (compute == WEFT_F32) {
+        const float f = wf_plain_f32(d);
+        memcpy(scalar, &f, sizeof f);
+    } else {
+        *scalar = d;
+    }
 }
 
 /* One operand as a broadcast view for the kernel. 0 or a status with an error recorded. */
 static int bind(wf_vjp *v, weft_tensor h, const wf_type *out, int compute, wf_view *view,
                 double *scalar)
 {
-    memset(view, 0, offsetof(wf_view, dims));
     view->rank = out->rank;
     memcpy(view->dims, out->dims, (size_t)out->rank * sizeof(int64_t));
     memset(view->strides, 0, (size_t)out->rank * sizeof(int64_t));
     view->dtype = (uint8_t)compute;
     if (wf_is_scalar(h)) {
-        double d;
-        memcpy(&d, &h.serial, sizeof d);
-        d = h.context == WF_SCALAR_FLOAT ? d : (double)(int64_t)h.serial;
-        if (compute == WEFT_F32) {
-            const float f = wf_plain_f32(d);
-            memcpy(scalar, &f, sizeof f);
-        } else {
-            *scalar = d;
-        }
+        store_number(h, compute, scalar);
         view->data = scalar;
         return 0;
     }
@@ -220,8 +220,8 @@ static weft_tensor run_fused(wf_vjp *v, int which, const wf_type *out, int compu
 {
     wf_view view[5], d;
     double scalar[5];
-    memset(view, 0, sizeof view);
     for (int i = 0; i < v->nsrc + 2; i++) {
+        memset(&view[i], 0, offsetof(wf_view, dims));
         if (!wf_is_absent(src[i]) && bind(v, src[i], out, compute, &view[i], &scalar[i])) {
             return wf_last_error(v->c);
         }
@@ -413,34 +413,125 @@ static bool sum_of_products(wf_vjp *v, int which, const wf_type *out, const wf_t
     return true;
 }
 
-int wf_vjp_elementwise(wf_vjp *v)
+/* -- the short way ------------------------------------------------------------------------------------------------ */
+
+/* The row-major elements of a gradient that has the node's type; -1: it is another, or they are more than one call of a kernel
+ * runs. */
+static int64_t few_elements(const wf_tnode *n, wf_slot *g)
+{
+    const int64_t *d = wf_tnode_dims(n), *e = wf_dims(g), *st = wf_strides(g);
+    int64_t all = 1;
+    bool plain = is_plain(g->st, NULL) && g->dtype == n->dtype && g->rank == n->rank;
+    for (int i = n->rank; plain && i-- > 0; all *= d[i]) {
+        plain = d[i] == e[i] && st[i] == all && d[i] <= WF_MAP_SMALL && all <= WF_MAP_SMALL;
+    }
+    return plain && all <= WF_MAP_SMALL ? all : -1;
+}
+
+static bool same_type(const wf_tnode *a, const wf_tnode *b)
+{
+    const int64_t *d = wf_tnode_dims(a), *e = wf_tnode_dims(b);
+    bool same = a->dtype == b->dtype && a->rank == b->rank;
+    for (int i = 0; same && i < a->rank; i++) {
+        same = d[i] == e[i];
+    }
+    return same;
+}
+
+/* What the kernel reads for operand i of node r, or for its result (i == nsrc); NULL: it is not that simple. bcast: a number. */
+static const void *reads_at(wf_vjp *v, wf_tape *t, wf_tnode *n, int i, double *scalar, bool *bcast)
+{
+    const wf_ref s = i == v->nsrc ? v->node : wf_tnode_src(n)[i];
+    if (!s) {
+        if (!n->aux || !n->aux->scalar || !wf_is_scalar(n->aux->scalar[i])) {
+            return NULL;
+        }
+        store_number(n->aux->scalar[i], n->dtype, scalar);
+        *bcast = true;
+        return scalar;
+    }
+    return same_type(wf_tnode_at(t, s), n) ? wf_tape_elements(t, s, v->node) : NULL;
+}
+
+/* Few elements of one type, row-major and as they were saved: one call of the kernel, on memory that has no views and handles
+ * yet. False: nothing was done. */
+static bool quick_vjp(wf_vjp *v, int which)
+{
+    wf_tape *t = v->c->tape;
+    wf_tnode *n = wf_tnode_at(t, v->node);
+    const wf_ref to = wf_tnode_src(n)[which];
+    const int ct = n->dtype == WEFT_F32 ? 0 : n->dtype == WEFT_F64 ? 1 : -1;
+    wf_slot *g = wf_slot_of(v->c, v->g[0]);
+    if (v->create_graph || v->c->recorder || v->c->away || ct < 0 || !to || !g ||
+        g->dtype != n->dtype || !same_type(wf_tnode_at(t, to), n)) {
+        return false;
+    }
+    if (passes_through(v->op, which)) {
+        v->dsrc[which] = v->g[0];
+        return true;
+    }
+    enum { MOST = WF_VJP_MAX + 2 };
+    const unsigned reads = wf_vjp_reads(v->op, which);
+    const wf_map_fn fn = wf_kernels_now()->vjp[ct][v->op][which];
+    const int64_t all = few_elements(n, g);
+    if (!fn || !(reads & 64u) || wf_rows[v->op].kind == WF_KIND_CHOOSE || all < 1) {
+        return false;
+    }
+    const void *at[MOST] = {wf_slot_data(g)};
+    double scalar[MOST];
+    unsigned repeats = 0;
+    for (int i = 0; i <= v->nsrc; i++) {
+        bool bcast = false;
+        at[i + 1] = at[0];
+        if (reads >> (i == v->nsrc ? 7 : i) & 1 &&
+            !(at[i + 1] = reads_at(v, t, n, i, &scalar[i], &bcast))) {
+            return false;
+        }
+        repeats |= (unsigned)(bcast && all > 1) << (i + 1);
+    }
+    weft_tensor h;
+    wf_slot *r = make_as_wide(v->c, n->dtype, g, all, &h);
+    if (__builtin_expect(!r, 0)) {
+        return false;
+    }
+    const unsigned mode = wf_fpenv_enter();
+    fn(wf_slot_data(r), at, (size_t)all, repeats);
+    wf_fpenv_leave(mode);
+    v->dsrc[which] = h;
+    return true;
+}
+
+/* -- every way ---------------------------------------------------------------------------------------------------- */
+
+__attribute__((noinline)) static int any_vjp(wf_vjp *v, int i)
 {
     wf_type out, t;
     wf_vjp_dst_type(v, 0, &out);
-    int compute = compute_type(v);
-    for (int i = 0; i < v->nsrc; i++) {
-        if (!v->need[i]) {
-            continue;
-        }
-        wf_vjp_src_type(v, i, &t);
-        bool reduce = !wf_type_same_dims(&t, &out);
-        weft_tensor g;
-        if (passes_through(v->op, i)) {
-            g = reduce ? wf_as_dtype(v->g[0], compute) : v->g[0];
-        } else if (reduce && sum_of_products(v, i, &out, &t, compute, &g)) {
-            reduce = false;
-        } else if (v->create_graph) {
-            g = expanded_vjp(v, i, &out, compute);
-        } else {
-            g = fused_vjp(v, i, &out, compute, reduce ? compute : t.dtype);
-        }
-        if (reduce) {
-            g = wf_sum_to(g, t.rank, t.dims);
-        }
-        v->dsrc[i] = wf_as_dtype(g, t.dtype);
-        if (v->dsrc[i].slot == 0) {
-            return (int)weft_error_status(v->dsrc[i]);
-        }
+    const int compute = wf_dtype_compute(out.dtype);
+    wf_vjp_src_type(v, i, &t);
+    bool reduce = !wf_type_same_dims(&t, &out);
+    weft_tensor g;
+    if (passes_through(v->op, i)) {
+        g = reduce ? wf_as_dtype(v->g[0], compute) : v->g[0];
+    } else if (reduce && sum_of_products(v, i, &out, &t, compute, &g)) {
+        reduce = false;
+    } else if (v->create_graph) {
+        g = expanded_vjp(v, i, &out, compute);
+    } else {
+        g = fused_vjp(v, i, &out, compute, reduce ? compute : t.dtype);
     }
-    return 0;
+    if (reduce) {
+        g = wf_sum_to(g, t.rank, t.dims);
+    }
+    v->dsrc[i] = wf_as_dtype(g, t.dtype);
+    return v->dsrc[i].slot ? 0 : (int)weft_error_status(v->dsrc[i]);
+}
+
+int wf_vjp_elementwise(wf_vjp *v)
+{
+    int rc = 0;
+    for (int i = 0; i < v->nsrc && !rc; i++) {
+        rc = v->need[i] && !quick_vjp(v, i) ? any_vjp(v, i) : 0;
+    }
+    return rc;
 }

@@ -1,7 +1,7 @@
 /*
  * eager/quick_int.h -- what the short ways share: operands looked up, memory that needs no thought.
  *
- * Included by eager/quick.c, eager/quick_rows.c and jit/record_quick.c only. All of it is inline: a call on a small tensor is a few dozen
+ * Included by short ways only. All of it is inline: a call on a small tensor is a few dozen
  * instructions, and what one function knows the next must not find out again.
  */
 #ifndef EAGER_QUICK_INT_H
