@@ -373,6 +373,13 @@ static inline unsigned cache_limit(unsigned class)
     return (unsigned)(n > CACHE_COUNT ? CACHE_COUNT : n < 4 ? 4 : n);
 }
 
+/* Does it keep no more? As cache_limit, without the division. */
+static inline bool is_full(const tcache *t, unsigned class)
+{
+    const size_t count = t->count[class];
+    return count >= 4 && (count >= CACHE_COUNT || (count + 1) * wf_class_size(class) > CACHE_BYTES);
+}
+
 /* Returns blocks of a class until `keep` are left. Under the lock. */
 static void flush_class(tcache *t, unsigned class, unsigned keep)
 {
@@ -453,6 +460,13 @@ static void publish(tcache *t)
     lock();
     add_to_total(t);
     unlock();
+}
+
+/* b, once t's bytes have been counted: a call's end, so that the usual way keeps no registers for it. */
+__attribute__((noinline, cold)) static void *published(tcache *t, void *b)
+{
+    publish(t);
+    return b;
 }
 
 /* A block from the shared layers, with up to half a cache of others on top for small classes (heap blocks
@@ -611,9 +625,7 @@ void *wf_alloc(size_t size)
     if (__builtin_expect(t && size <= max_cached && !get(&fail_left), 1)) {
         block *b = pop(t, wf_class_of(size + (size == 0)));
         if (__builtin_expect(b != NULL, 1)) {
-            if (__builtin_expect(count_alloc(t, size), 0))
-                publish(t);
-            return b;
+            return __builtin_expect(count_alloc(t, size), 0) ? published(t, b) : b;
         }
     }
     return alloc_slow(size);
@@ -629,7 +641,7 @@ void wf_free(void *p, size_t size)
     }
     tcache *t = mine;
     unsigned class = size <= max_cached ? wf_class_of(size + (size == 0)) : 0;
-    if (__builtin_expect(!t || size > max_cached || t->count[class] >= cache_limit(class), 0)) {
+    if (__builtin_expect(!t || size > max_cached || is_full(t, class), 0)) {
         free_slow(p, size);
         return;
     }
@@ -644,9 +656,7 @@ void *wf_object(size_t size)
     if (!ALLOC_WATCHED && __builtin_expect(t && size <= max_cached && !get(&fail_left), 1)) {
         block *b = pop(t, wf_class_of(size + (size == 0)));
         if (__builtin_expect(b != NULL, 1)) {
-            if (__builtin_expect(count_live(t, size), 0))
-                publish(t);
-            return b;
+            return __builtin_expect(count_live(t, size), 0) ? published(t, b) : b;
         }
     }
     return wf_alloc(size);

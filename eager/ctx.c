@@ -252,7 +252,7 @@ __attribute__((noinline, cold)) static void remember(wf_ctx *c, wf_slot *s, uint
     memcpy(g->dims, s->dims_, sizeof g->dims);
 }
 
-static void slot_clear(wf_ctx *c, wf_slot *s, uint32_t index)
+static inline __attribute__((always_inline)) void slot_clear(wf_ctx *c, wf_slot *s, uint32_t index)
 {
     if (s->node && wf_tape_api) {
         wf_tape_api->release(c, s->context, s->node);
@@ -287,18 +287,25 @@ void wf_slot_relocate(wf_ctx *c, wf_slot *s, wf_storage *st)
     drop_storage(c, old);
 }
 
+/* slot_recycle of a slot of this thread's context. */
+static void slot_recycle_own(wf_ctx *c, wf_slot *s, uint32_t index)
+{
+    slot_clear(c, s, index);
+    atomic_store_explicit(&c->live, atomic_load_explicit(&c->live, memory_order_relaxed) - 1,
+                          memory_order_relaxed);
+    s->next = c->free_head;
+    c->free_head = index;
+}
+
 /* The slot's state is DEAD and nobody pins it: release contents, return it to its context. */
 static void slot_recycle(wf_ctx *c, wf_slot *s, uint32_t index)
 {
-    wf_ctx *owner = c->id == s->context ? c : wf_ctx_at(s->context);
-    slot_clear(c, s, index);
-    if (owner == c) {
-        atomic_store_explicit(&c->live, atomic_load_explicit(&c->live, memory_order_relaxed) - 1,
-                              memory_order_relaxed);
-        s->next = c->free_head;
-        c->free_head = index;
+    if (c->id == s->context) {
+        slot_recycle_own(c, s, index);
         return;
     }
+    wf_ctx *owner = wf_ctx_at(s->context);
+    slot_clear(c, s, index);
     atomic_fetch_add_explicit(&owner->freed_remotely, 1, memory_order_relaxed);
     uint32_t head = atomic_load_explicit(&owner->remote_free, memory_order_relaxed);
     do {
@@ -338,7 +345,7 @@ static void destroy_owned(wf_ctx *c, wf_slot *s, uint32_t index)
     uint64_t st = atomic_load_explicit(&s->state, memory_order_relaxed);
     atomic_store_explicit(&s->state, (st & ~(WF_STATE_PINS | WF_STATE_KEPT)) | WF_STATE_DEAD,
                           memory_order_relaxed);
-    slot_recycle(c, s, index);
+    slot_recycle_own(c, s, index);
 }
 
 void wf_slot_destroy(wf_ctx *c, wf_slot *s)
@@ -647,28 +654,16 @@ static bool free_unused(wf_ctx *c, weft_tensor t)
     return true;
 }
 
-weft_status weft_free(weft_tensor t)
+/* Of a tensor that no scope of this thread owns. */
+__attribute__((noinline)) static weft_status free_kept(wf_ctx *c, weft_tensor t)
 {
-    wf_ctx *c = wf_ctx_get();
-    if (!c) {
-        return WEFT_ENOMEM;
-    }
-    if (t.slot == 0 || wf_is_scalar(t)) {
-        return WEFT_OK;
-    }
-    wf_slot *s = wf_slot_of(c, t);
-    if (__builtin_expect(s != NULL, 1)) {
-        scope_unlink(c, s);
-        destroy_owned(c, s, t.slot);
-        return WEFT_OK;
-    }
     if (free_unused(c, t)) {
         return WEFT_OK;
     }
     wf_why why;
     wf_why_clear(&why);
     bool pinned;
-    s = wf_pin(c, t, &pinned, &why);
+    wf_slot *s = wf_pin(c, t, &pinned, &why);
     if (!s) {
         return (weft_status)wf_raise_status(c, "free", 1, &t, &why);
     }
@@ -682,6 +677,24 @@ weft_status weft_free(weft_tensor t)
         }
     }
     wf_unpin(c, s);
+    return WEFT_OK;
+}
+
+weft_status weft_free(weft_tensor t)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (!c) {
+        return WEFT_ENOMEM;
+    }
+    if (t.slot == 0 || wf_is_scalar(t)) {
+        return WEFT_OK;
+    }
+    wf_slot *s = wf_slot_of(c, t);
+    if (__builtin_expect(!s, 0)) {
+        return free_kept(c, t);
+    }
+    scope_unlink(c, s);
+    destroy_owned(c, s, t.slot);
     return WEFT_OK;
 }
 

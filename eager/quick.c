@@ -22,9 +22,9 @@
 
 enum { REPEAT_BYTES = 1024 /* of an operand whose rows are repeated on the stack */ };
 
-/* What is known of the operands of a call. Only ever in registers: their slots, which other functions take, are an array
- * beside it. */
+/* What is known of the operands of a call. Only ever in registers: functions that are not inline get a copy. */
 typedef struct quick {
+    wf_slot *slot[MOST_SRC];
     wf_slot *wide;    /* the tensor of the highest rank, the first of them */
     unsigned pins;    /* see let_go */
     int dtype;        /* of all tensors */
@@ -32,8 +32,7 @@ typedef struct quick {
 } quick;
 
 /* Operands of one type that the row takes, beside numbers that do not lift it and that it holds; slot NULL: a number. */
-ALWAYS bool take(wf_ctx *c, quick *q, wf_slot **slot, wf_op op, const int nsrc,
-                 const weft_tensor *src)
+ALWAYS bool take(wf_ctx *c, quick *q, wf_op op, const int nsrc, const weft_tensor *src)
 {
     const unsigned types = wf_rows[op].types;
     int weak = 0;
@@ -41,15 +40,15 @@ ALWAYS bool take(wf_ctx *c, quick *q, wf_slot **slot, wf_op op, const int nsrc,
     q->pins = 0;
     q->dtype = 0;
     q->tracked = 0;
+    q->slot[0] = q->slot[1] = q->slot[2] = NULL;
     UNROLL
     for (int i = 0; i < nsrc; i++) {
-        slot[i] = NULL;
         if (__builtin_expect(wf_is_scalar(src[i]), 0)) {
             weak = (int)src[i].context > weak ? (int)src[i].context : weak;
             continue;
         }
         const found f = look_up(c, src[i]);
-        wf_slot *s = slot[i] = f.slot;
+        wf_slot *s = q->slot[i] = f.slot;
         q->pins |= f.pinned << i;
         if (!s || !is_plain(s->st, NULL) || (q->dtype && q->dtype != s->dtype)) {
             return false;
@@ -128,15 +127,15 @@ __attribute__((noinline)) static bool spread(line *l, int i, wf_slot *wide, wf_s
 }
 
 /* Operands for a result with the n elements of `wide`. */
-ALWAYS bool line_up(line *l, wf_slot *const *slot, int dtype, const int nsrc,
-                    const weft_tensor *src, wf_slot *wide, int64_t n, char (*tile)[REPEAT_BYTES])
+ALWAYS bool line_up(line *l, const quick *q, const int nsrc, const weft_tensor *src, wf_slot *wide,
+                    int64_t n, char (*tile)[REPEAT_BYTES])
 {
     l->bcast = 0;
     UNROLL
     for (int i = 0; i < nsrc; i++) {
-        wf_slot *s = slot[i];
+        wf_slot *s = q->slot[i];
         if (!s) {
-            wf_scalar_store(src[i], dtype, &l->scalar[i]);
+            wf_scalar_store(src[i], q->dtype, &l->scalar[i]);
             l->at[i] = &l->scalar[i];
             l->bcast |= n > 1 ? 1u << i : 0;
             continue;
@@ -202,13 +201,13 @@ no_memory(wf_ctx *c, wf_op op, int nsrc, const weft_tensor *src, weft_tensor *ds
 }
 
 /* The tape gets the op. */
-__attribute__((noinline)) static int record(wf_ctx *c, wf_slot *const *slot, wf_op op,
+__attribute__((noinline)) static int record(wf_ctx *c, const quick *q, wf_op op,
                                             const wf_attr *attr, int nsrc, const weft_tensor *src,
                                             wf_slot *r, weft_tensor *dst)
 {
     wf_why why;
     wf_why_clear(&why);
-    if (!wf_op_record(c, op, attr, nsrc, slot, src, 1, &r, &why)) {
+    if (!wf_op_record(c, op, attr, nsrc, q->slot, src, 1, &r, &why)) {
         return 0;
     }
     return fail(c, op, nsrc, src, r, dst, &why);
@@ -242,10 +241,11 @@ static bool lay_out(wf_strips *s, wf_slot *const *slot, wf_slot *wide, int64_t *
 
 /* Views of the extents of q's widest, or that repeat in it, halves, and what is chosen by a condition: what the general
  * way does with them, without its questions. */
-__attribute__((noinline)) static bool run_views(wf_ctx *c, const quick *q, wf_slot *const *slot,
-                                                wf_op op, const wf_attr *attr, int nsrc,
+__attribute__((noinline)) static bool run_views(wf_ctx *c, const quick *q, wf_op op,
+                                                const wf_attr *attr, int nsrc,
                                                 const weft_tensor *src, weft_tensor *dst, int *rc)
 {
+    wf_slot *const *slot = q->slot;
     double scalar[MOST_SRC];
     wf_strips s;
     int64_t n;
@@ -279,7 +279,7 @@ __attribute__((noinline)) static bool run_views(wf_ctx *c, const quick *q, wf_sl
     const unsigned mode = wf_fpenv_enter();
     wf_strips_run(&s);
     wf_fpenv_leave(mode);
-    *rc = q->tracked && wf_grad_enabled(c) ? record(c, slot, op, attr, nsrc, src, r, dst) : 0;
+    *rc = q->tracked && wf_grad_enabled(c) ? record(c, q, op, attr, nsrc, src, r, dst) : 0;
     return true;
 }
 
@@ -288,27 +288,30 @@ ALWAYS bool run(wf_ctx *c, wf_op op, const wf_attr *attr, const int nsrc, const 
 {
     char tile[MOST_SRC][REPEAT_BYTES];
     line l;
-    wf_slot *slot[MOST_SRC];
     quick q;
-    const bool taken = take(c, &q, slot, op, nsrc, src);
+    const bool taken = take(c, &q, op, nsrc, src);
     const int64_t n = taken ? wf_slot_row_major(q.wide) : 0;
     const wf_map_fn fn = kernel_of(op, q.dtype, n);
-    bool done = fn && line_up(&l, slot, q.dtype, nsrc, src, q.wide, n, tile);
+    bool done = fn && line_up(&l, &q, nsrc, src, q.wide, n, tile);
     if (__builtin_expect(done, 1)) {
         wf_slot *r = make_as_wide(c, wf_call_output_dtype(op, q.dtype), q.wide, n, dst);
+        *rc = 0;
         if (__builtin_expect(r != NULL, 1)) {
             launch(fn, wf_slot_data(r), &l, n);
-            *rc = __builtin_expect(q.tracked != 0, 0) && wf_grad_enabled(c)
-                      ? record(c, slot, op, attr, nsrc, src, r, dst)
-                      : 0;
+            if (__builtin_expect(q.tracked != 0, 0) && wf_grad_enabled(c)) {
+                const quick copy = q;
+                *rc = record(c, &copy, op, attr, nsrc, src, r, dst);
+            }
         } else {
             *rc = no_memory(c, op, nsrc, src, dst, n);
         }
     } else if (taken) {
-        done = run_views(c, &q, slot, op, attr, nsrc, src, dst, rc);
+        const quick copy = q;
+        done = run_views(c, &copy, op, attr, nsrc, src, dst, rc);
     }
     if (__builtin_expect(q.pins != 0, 0)) {
-        let_go(c, slot, nsrc, q.pins);
+        const quick copy = q;
+        let_go(c, copy.slot, nsrc, copy.pins);
     }
     return done;
 }
@@ -317,19 +320,21 @@ ALWAYS bool run(wf_ctx *c, wf_op op, const wf_attr *attr, const int nsrc, const 
 __attribute__((noinline)) static bool run_choice(wf_ctx *c, wf_op op, const wf_attr *attr,
                                                  const weft_tensor *src, weft_tensor *dst, int *rc)
 {
-    wf_slot *slot[MOST_SRC];
     quick q;
     const found f = look_up(c, src[0]);
-    wf_slot *s = slot[0] = f.slot;
-    bool done = take(c, &q, slot + 1, op, 2, src + 1);
+    wf_slot *s = f.slot;
+    bool done = take(c, &q, op, 2, src + 1);
+    q.slot[2] = q.slot[1];
+    q.slot[1] = q.slot[0];
+    q.slot[0] = s;
     q.pins = q.pins << 1 | f.pinned;
     done = done && s && s->dtype == WEFT_BOOL && is_plain(s->st, NULL);
     if (done) {
         q.wide = s->rank > q.wide->rank ? s : q.wide;
-        done = run_views(c, &q, slot, op, attr, 3, src, dst, rc);
+        done = run_views(c, &q, op, attr, 3, src, dst, rc);
     }
     if (__builtin_expect(q.pins != 0, 0)) {
-        let_go(c, slot, 3, q.pins);
+        let_go(c, q.slot, 3, q.pins);
     }
     return done;
 }
@@ -365,24 +370,24 @@ ALWAYS bool run_into(wf_ctx *c, wf_op op, const int nsrc, const weft_tensor *src
 {
     char tile[MOST_SRC][REPEAT_BYTES];
     line l;
-    wf_slot *slot[MOST_SRC];
     quick q;
-    bool done = take(c, &q, slot, op, nsrc, src) && d->dtype == q.dtype &&
+    bool done = take(c, &q, op, nsrc, src) && d->dtype == q.dtype &&
                 wf_call_output_dtype(op, q.dtype) == q.dtype && !(q.tracked && wf_grad_enabled(c));
     UNROLL
     for (int i = 0; i < nsrc; i++) {
-        wf_slot *s = done ? slot[i] : NULL;
+        wf_slot *s = done ? q.slot[i] : NULL;
         done = done && (!s || (s->rank <= d->rank && is_apart(d, s)));
     }
     const int64_t n = done ? wf_slot_row_major(d) : 0;
     const wf_map_fn fn = kernel_of(op, q.dtype, n);
-    done = fn && line_up(&l, slot, q.dtype, nsrc, src, d, n, tile);
+    done = fn && line_up(&l, &q, nsrc, src, d, n, tile);
     if (done) {
         launch(fn, wf_slot_data(d), &l, n);
         wf_storage_wrote(d->st, op);
     }
     if (__builtin_expect(q.pins != 0, 0)) {
-        let_go(c, slot, nsrc, q.pins);
+        const quick copy = q;
+        let_go(c, copy.slot, nsrc, copy.pins);
     }
     return done;
 }

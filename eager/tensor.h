@@ -734,6 +734,8 @@ static inline weft_tensor wf_last_error(const wf_ctx *c)
 WF_COLD void wf_error_told(wf_ctx *c, weft_tensor t, bool before);
 /* The first error raised since error_seen was `since` that a kernel found and that the caller was not told of; 0: there is none. */
 WF_COLD uint64_t wf_error_untold(const wf_ctx *c, uint64_t since);
+/* The text of the thread's error `id` tells that call site, unless it has one. */
+WF_COLD void wf_error_at(wf_ctx *c, uint64_t id, const char *site);
 /* Appends "f32[2,3] 'name' (made at file:line)" for a handle. */
 void wf_describe(wf_ctx *c, weft_tensor t, char *buf, size_t size);
 
