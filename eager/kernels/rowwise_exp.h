@@ -44,7 +44,9 @@ WF_INLINE float exp_lanes_f32(float *e, const float *x, float m, int64_t n, cons
         WF_UNROLL for (int q = 0; q < X4_PER_GROUP; q++)
         {
             wf_x4_store(t + q * WF_X4, wf_x4_all(-0.0f));
-            wf_x4_store(out + q * WF_X4, wf_x4_exp(wf_x4_sub(wf_x4_load(in + q * WF_X4), mm)));
+        }
+        for (int64_t k = 0; k < n - i; k += WF_X4) { /* a short row needs no more */
+            wf_x4_store(out + k, wf_x4_exp(wf_x4_sub(wf_x4_load(in + k), mm)));
         }
         memcpy(t, out, (size_t)(n - i) * sizeof *x);
         if (e != NULL) {
