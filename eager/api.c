@@ -189,17 +189,13 @@ int wf_api_dtype(weft_tensor t, bool *weak)
 
 bool wf_api_alike(int n, const weft_tensor *t)
 {
-    wf_ctx *c = wf_ctx_get();
-    int type = WEFT_DTYPE_DEFAULT;
-    for (int i = 0; c && i < n; i++) {
-        bool weak;
-        const wf_slot *s = wf_slot_of(c, t[i]);
-        const int is = s                             ? s->dtype
-                       : i > 0 && wf_is_absent(t[i]) ? type
-                                                     : wf_api_dtype(t[i], &weak);
-        type = i == 0 ? is : is == type ? type : WEFT_DTYPE_DEFAULT;
+    bool weak;
+    const int type = wf_api_dtype(t[0], &weak);
+    bool alike = type != WEFT_DTYPE_DEFAULT;
+    for (int i = 1; i < n && alike; i++) {
+        alike = wf_is_absent(t[i]) || wf_api_dtype(t[i], &weak) == type;
     }
-    return type != WEFT_DTYPE_DEFAULT;
+    return alike;
 }
 
 bool wf_api_whole(const char *op, double v, int dt, int64_t *out, weft_tensor *error)

@@ -17,12 +17,13 @@ static inline bool wf_quick_may(const wf_ctx *c, wf_op op, int nsrc)
  * with an error recorded. False: nothing was done, and the general way is to be taken. */
 bool wf_quick(wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *src,
               weft_tensor *dst, int *rc);
-/* Every other row of up to three tensors of the host, outside of traces. */
+/* Every other row of a few tensors of the host, outside of traces. */
+enum { WF_QUICK_ROW_SRC = 8 };
 static inline bool wf_quick_may_row(const wf_ctx *c, wf_op op, int nsrc)
 {
     const wf_row *row = &wf_rows[op];
     return (row->kind < WF_KIND_UNARY || row->kind > WF_KIND_CHOOSE) && nsrc >= row->min_src &&
-           nsrc <= 3 && !c->away;
+           nsrc <= WF_QUICK_ROW_SRC && !c->away;
 }
 /* Runs such a row; *rc is then the status, 0 or with an error recorded. False: nothing was done, and the general way is
  * to be taken. */

@@ -35,7 +35,7 @@ typedef struct row_call {
     int nsrc, ndst;
     const weft_tensor *src;
     weft_tensor *dst;
-    wf_slot *slot[MOST_SRC];
+    wf_slot *slot[WF_QUICK_ROW_SRC];
     uint32_t tracked;
     unsigned pins;
 } row_call;
@@ -534,8 +534,8 @@ static bool run_copy(row_call *k, int *rc)
 
 static bool run_row(row_call *k, int *rc)
 {
-    wf_type in[MOST_SRC], out[WF_MAX_DST];
-    wf_view v[MOST_SRC], d[WF_MAX_DST];
+    wf_type in[WF_QUICK_ROW_SRC], out[WF_MAX_DST];
+    wf_view v[WF_QUICK_ROW_SRC], d[WF_MAX_DST];
     wf_slot *r[WF_MAX_DST];
     wf_why why;
     wf_why_clear(&why);
@@ -550,9 +550,6 @@ static bool run_row(row_call *k, int *rc)
         wf_slot_type(k->slot[i], &in[i]);
     }
     if (wf_infer(k->op, k->attr, k->nsrc, in, out, &why)) {
-        return false;
-    }
-    if (wf_row_lies_last(k->op, k->nsrc, k->slot, &out[0])) {
         return false;
     }
     for (int i = 0; i < k->ndst; i++) {
@@ -580,8 +577,10 @@ static bool run_row(row_call *k, int *rc)
 
 static bool run_other(row_call *k, int *rc)
 {
-    if (k->op == WF_OP_CAST && wf_slot_lies_last(k->slot[0])) {
-        return false; /* the result lies so, too */
+    wf_slot *image =
+        k->op == WF_OP_CAST || wf_op_keeps_last(k->op) ? k->slot[wf_image_of(k->op)] : NULL;
+    if (k->op == WF_OP_VJP || (image && wf_slot_lies_last(image))) {
+        return false; /* so do results: wf_row_lies_last */
     }
     return ((k->op == WF_OP_COPY || k->op == WF_OP_CAST) && run_copy(k, rc)) || run_row(k, rc);
 }
