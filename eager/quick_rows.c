@@ -553,7 +553,10 @@ static bool run_row(row_call *k, int *rc)
         return false;
     }
     for (int i = 0; i < k->ndst; i++) {
-        const int64_t n = wf_type_numel(&out[i]);
+        int64_t n = 1; /* inference has seen that it fits */
+        for (int axis = 0; axis < out[i].rank; axis++) {
+            n *= out[i].dims[axis];
+        }
         r[i] = make(k->c, out[i].dtype, n, &k->dst[i]);
         if (__builtin_expect(!r[i] || wf_slot_shape(r[i], out[i].rank, out[i].dims, NULL), 0)) {
             *rc = no_memory(k, i + (r[i] != NULL), r, n);

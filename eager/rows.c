@@ -206,8 +206,11 @@ wf_view wf_move_last(const wf_view *v, int last)
 int wf_pack(wf_packed *p, const wf_view *v, int dtype, int last, wf_why *why)
 {
     *p = (wf_packed){.data = v->data};
+    if (v->data == NULL || (last < 0 && v->dtype == dtype && wf_view_is_contiguous(v))) {
+        return 0; /* without a copy of a view, which has room for many axes */
+    }
     wf_view from = wf_move_last(v, last);
-    if (v->data == NULL || (v->dtype == dtype && wf_view_is_contiguous(&from))) {
+    if (v->dtype == dtype && wf_view_is_contiguous(&from)) {
         return 0;
     }
     wf_view to = from;
