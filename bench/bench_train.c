@@ -15,8 +15,8 @@
  * planning, tier 0; first_cpu_ms its processor time, compiling beside it included), native_ms when the last of its kernels was native, compile_ms the processor time that took (no
  * disk cache), first_of_eager the first call over an eager step (of the eager case first_ms is the first step, which opens and warms up as much as the
  * first call does). It is timed in turns with the eager step, on the same parameters: eager_ms and eager_cpu_ms are those steps,
- * times_eager and times_eager_cpu how often the traced step fits into the eager one, by the median of wall times and by the
- * median (and the least) of processor times. peers_of: the row whose peers it is compared with (script/bench_table.awk). "step frozen" is the same with .frozen: what is left of it is not recorded (replays says how many calls were).
+ * times_eager and times_eager_cpu how often the traced step fits into the eager one behind it, the median over wall times and over
+ * processor times (best: of the least ones). peers_of: the row whose peers it is compared with (script/bench_table.awk). "step frozen" is the same with .frozen: what is left of it is not recorded (replays says how many calls were).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -164,6 +164,13 @@ static void print(const job *k, int threads, int n, bool traced, const compile *
     memcpy(eager, times[STEP], sizeof eager);
     memcpy(eager_cpu, times[STEP_CPU], sizeof eager_cpu);
     double *wall = traced ? times[TRACED] : eager, *cpu = traced ? times[TRACED_CPU] : eager_cpu;
+    static double
+        by_turns[2]
+                [MAX_STEPS]; /* of a traced step: how often it fits into the eager one behind it */
+    for (int i = 0; i < n; i++) {
+        by_turns[0][i] = eager[i] / wall[i];
+        by_turns[1][i] = eager_cpu[i] / cpu[i];
+    }
     const double ms = median(wall, n), cpu_here = median(cpu, n); /* sorted from here on */
     const double eager_ms = median(eager, n), eager_cpu_ms = median(eager_cpu, n);
     const char *way = !traced ? "" : c->frozen ? " frozen" : " traced";
@@ -189,8 +196,8 @@ static void print(const job *k, int threads, int n, bool traced, const compile *
                "\"tier0\":%lld,\"replays\":%lld,\"eager_ms\":%.2f,\"eager_cpu_ms\":%.2f,"
                "\"times_eager\":%.3f,\"times_eager_cpu\":%.3f,\"times_eager_best_cpu\":%.3f,",
                c->first_ms, c->first_cpu_ms, c->native_ms, c->ms, (long long)c->kernels,
-               (long long)c->tier0, (long long)c->replays, eager_ms, eager_cpu_ms, eager_ms / ms,
-               eager_cpu_ms / cpu_here, eager_cpu[0] / cpu[0]);
+               (long long)c->tier0, (long long)c->replays, eager_ms, eager_cpu_ms,
+               median(by_turns[0], n), median(by_turns[1], n), eager_cpu[0] / cpu[0]);
     else
         printf("\"first_ms\":%.2f,\"first_cpu_ms\":%.2f,\"forward_ms\":%.2f,\"backward_ms\":%.2f,"
                "\"clip_ms\":%.2f,\"update_ms\":%.2f,",

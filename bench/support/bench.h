@@ -2,7 +2,8 @@
  * bench/support/bench.h -- what the benchmark programs share: clocks, medians, limits, result lines.
  *
  * Sides of a comparison (an op, its limits, a peer library) run in turns, a short batch each, so that
- * whatever else the machine does hits all of them alike; a figure is the median over the rounds.
+ * whatever else the machine does hits all of them alike; a figure is the median over the rounds, a comparison that of what
+ * the sides took in one and the same round: a machine changes its speed in between.
  * One thread is timed by its own CPU clock, which other programs disturb little; several threads by
  * the wall clock. Every line says which ("clock").
  */
@@ -38,6 +39,8 @@ typedef struct bench_plan {
     double seconds; /* rounds end early, but not before 5, once they took this long; 0: no limit */
 } bench_plan;
 void bench_race(bench_side *sides, int count, const bench_plan *plan);
+/* How many times as long side a of the last race took as side b: the median over its rounds. */
+double bench_ratio(int a, int b);
 
 /* Sorts v[0..n) and returns the middle one. */
 double bench_median(double *v, int n);

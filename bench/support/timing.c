@@ -3,11 +3,16 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "bench/support/bench.h"
 
-enum { MOST_ROUNDS = 101, FEWEST_ROUNDS = 5 };
+enum { MOST_ROUNDS = 101, FEWEST_ROUNDS = 5, MOST_SIDES = 8 };
+
+/* Of the last race: seconds a run, by side and round. */
+static double took[MOST_SIDES][MOST_ROUNDS];
+static int done;
 
 double bench_now(int threads)
 {
@@ -73,8 +78,6 @@ static void calibrate(bench_side *s, const bench_plan *plan)
 
 void bench_race(bench_side *sides, int count, const bench_plan *plan)
 {
-    enum { MOST_SIDES = 8 };
-    static double t[MOST_SIDES][MOST_ROUNDS];
     if (count > MOST_SIDES) {
         bench_die("too many sides");
     }
@@ -84,14 +87,14 @@ void bench_race(bench_side *sides, int count, const bench_plan *plan)
         calibrate(&sides[i], plan);
     }
     const double begin = bench_now(0);
-    int done = 0;
+    done = 0;
     while (done < rounds) {
         for (int k = 0; k < count; k++) {
             /* to and fro: no side always runs on the caches that the same other side leaves */
             const int i = done % 2 ? count - 1 - k : k;
             const double turn = bench_now(0);
             do { /* of a long turn the last batch counts */
-                t[i][done] = batch(&sides[i], plan->threads);
+                took[i][done] = batch(&sides[i], plan->threads);
             } while (bench_now(0) - turn < plan->turn);
         }
         done++;
@@ -100,9 +103,20 @@ void bench_race(bench_side *sides, int count, const bench_plan *plan)
         }
     }
     for (int i = 0; i < count; i++) {
-        sides[i].median = bench_median(t[i], done);
-        sides[i].best = t[i][0];
-        sides[i].low = t[i][done / 4];
-        sides[i].high = t[i][done - 1 - done / 4];
+        double t[MOST_ROUNDS];
+        memcpy(t, took[i], (size_t)done * sizeof *t);
+        sides[i].median = bench_median(t, done);
+        sides[i].best = t[0];
+        sides[i].low = t[done / 4];
+        sides[i].high = t[done - 1 - done / 4];
     }
+}
+
+double bench_ratio(int a, int b)
+{
+    double t[MOST_ROUNDS];
+    for (int i = 0; i < done; i++) {
+        t[i] = took[a][i] / took[b][i];
+    }
+    return bench_median(t, done);
 }
