@@ -212,25 +212,41 @@ static bool turns_b(const wf_gemm_desc *d)
 }
 
 /*
- * Strips that `extent`, rows or columns, of an f32 product with a plain B is cut into at most. Below AVX-512 oneDNN 2.6 packs B
- * where 1 / m + 1 / n is under 0.0038 and else reads it in place, at half the speed where its rows are multiples of 2 KiB apart,
- * which share a few lines of the first cache (Zen 3, 1024^3: strips of 256 rows 44 GFLOP/s, of 512 rows 81, one 84).
+ * The built-in kernels make the same bits however they are cut, so that one thread takes the whole and several take what keeps
+ * all of them busy, of the longer side: a strip of rows packs B anew, one of columns A. Rows that are handed on are strips on
+ * one thread, too, which then are in its caches.
  */
-static int64_t most_strips(const blocks *w, int64_t extent, int64_t other, int64_t unit)
+static void cut_for_threads(blocks *w, double work)
 {
+    enum { ROWS = 12, COLUMNS = 32 }; /* tiles are 4, 6 or 12 rows high and up to 32 columns wide */
     const wf_gemm_desc *d = &w->d;
-    if (w->way != BY_ONEDNN || d->dtype != WEFT_F32 || d->b_cs != 1 || d->b_rs % 512 != 0 ||
-        d->k == 1 || wf_dnnl_in_order())
-        return INT64_MAX;
-    const double strips = (double)extent * (0.0038 - 1.0 / (double)other);
-    if (strips < 2)
-        return INT64_MAX; /* one strip would pack, but two threads share halves that do not */
-    for (int64_t count = (int64_t)strips;; count--) {
-        const int64_t size = piece(extent, count, unit);
-        const int64_t last = extent - (extent - 1) / size * size;
-        if (count == 2 || (double)last * strips > (double)extent) /* the last one packs, too */
-            return count;
-    }
+    const int64_t threads = wf_num_threads(), most_pieces = threads > 1 ? 4 * threads : 1;
+    const int64_t worth =
+        work / (double)MIN_WORK < 4096 ? (int64_t)(work / (double)MIN_WORK) : 4096;
+    const int64_t handed = d->done ? d->m / 256 : 1;
+    const int64_t count = wf_least(worth, most(most_pieces, handed));
+    if (count < 2)
+        return;
+    if (!d->done && (d->b_cs == 1 ? d->n >= d->m : 2 * d->n >= d->m))
+        w->bn = piece(d->n, wf_least(count, most(1, d->n / COLUMNS)), COLUMNS);
+    else
+        w->bm = piece(d->m, wf_least(count, most(1, d->m / (2 * ROWS))), ROWS);
+}
+
+/*
+ * Columns of a product with a vector. A matrix that is read where it lies has the same bits however it is cut, but for a single
+ * column: one thread reads whole rows (4096 x 4096 f32 in eight pieces take 1.3 times as long).
+ */
+static int64_t columns_of_vector(const wf_gemm_desc *d, int64_t worth)
+{
+    const bool in_place = d->b_cs == 1 || (d->b_rs == 1 && d->k >= SHORT_COLUMN);
+    const int64_t threads = wf_num_threads(), most_pieces = !in_place     ? 8
+                                                            : threads > 1 ? 2 * threads
+                                                                          : 1;
+    int64_t bn = piece(d->n, wf_least(wf_least(worth, most_pieces), most(1, d->n / 256)), 64);
+    while (in_place && d->n > bn && d->n % bn == 1)
+        bn += 64;
+    return bn;
 }
 
 /*
@@ -247,18 +263,18 @@ static void choose_blocks(blocks *w)
     int64_t tall = most(2, wf_least(d->m / 256, most(8, d->m / 512)));
     int64_t wide =
         w->way == BY_ONEDNN ? most(2, wf_least(d->n / 512, 8)) : most(2, wf_least(d->n / 128, 8));
-    tall = wf_least(tall, most_strips(w, d->m, d->n, 16));
-    wide = wf_least(wide, most_strips(w, d->n, d->m, 64));
     w->bm = d->m, w->bn = d->n;
     if (worth >= 2 && d->batch < 8 && w->slices == 1) {
         if (w->way == BY_VECTOR)
-            w->bn = piece(d->n, wf_least(worth, most(1, d->n / 256)), 64);
+            w->bn = columns_of_vector(d, worth);
         else if (w->panels.width)
             w->bm = packed_height(d, work);
         else if (w->way == BY_PAIRS && d->n >= 64 && (d->a_cs == 1 || d->m < 256))
             w->bn = piece(d->n, wf_least(worth, d->n / 32), 32);
         else if (w->way == BY_KERNELS && d->n >= 64 && turns_b(d))
             w->bn = piece(d->n, wf_least(worth, d->n / 32), 32);
+        else if (w->way == BY_KERNELS)
+            cut_for_threads(w, work);
         else if (!is_wide(w) && (d->m >= 256 || (d->m >= 128 && d->m >= d->n)))
             w->bm = piece(d->m, wf_least(worth, tall), 16);
         else if (d->n >= 128)
@@ -455,15 +471,27 @@ static bool is_small_f32(const wf_gemm_desc *d)
     return d->dtype == WEFT_F32 && d->n % 32 == 0 && d->n <= 64 && d->m <= 64 && d->k <= 128;
 }
 
+/*
+ * f32 products that the kernels make where oneDNN has those of AVX2, which read a plain B in place for few rows or columns, at half
+ * their speed where its rows are multiples of 2 KiB apart, and copy it in each strip; the kernels are as fast or faster and in
+ * the one order. Not narrow ones and few rows of a transposed B. (Zen 3, one thread, over oneDNN's speed: 256^3 1.01, 1024^3
+ * 0.98 to 1.05, 512^3 1.4, 256 x 3072 x 768 1.8; 1024 x 32 x 1024 0.7, 4 x 256 x 256 B^T 0.7.)
+ */
+static bool suits_avx2(const wf_gemm_desc *d)
+{
+    return d->dtype == WEFT_F32 && wf_isa() == WF_ISA_AVX2 &&
+           (d->one_order || ((d->n >= 48 || d->m <= 64) && (d->m >= 8 || d->b_cs == 1)));
+}
+
 /* Whether this back end has products in the one order: of f32 and bf16 oneDNN has a share, of which the rest is to have the bits. */
 static bool has_one_order(const wf_gemm_desc *d)
 {
     if ((d->dtype != WEFT_F32 && d->dtype != WEFT_BF16) || !wf_dnnl_active())
         return true;
     if (d->dtype == WEFT_F32)
-        return wf_isa() >= WF_ISA_AVX2 && wf_dnnl_in_order();
-    return wf_gemm_amx_active() ||
-           (wf_gemm_pairs_active() && wf_dnnl_in_order() && d->k <= WF_GEMM_SLICE);
+        return wf_isa() == WF_ISA_AVX2 || (wf_isa() > WF_ISA_AVX2 && wf_dnnl_in_order());
+    return wf_gemm_amx_active() || !wf_dnnl_in_order() ||
+           (wf_gemm_pairs_active() && d->k <= WF_GEMM_SLICE);
 }
 
 /* Products with a vector read the matrix once whatever they do; C^T = B^T A^T turns one column into
@@ -502,11 +530,11 @@ static void choose_way(blocks *w)
         w->way = BY_PAIRS;
         return;
     }
-    if (is_small_f32(d) || turns_b(d) ||
+    if (is_small_f32(d) || turns_b(d) || suits_avx2(d) ||
         (d->dtype == WEFT_F32 && d->b_cs == 1 && d->m <= 36 && d->n >= 256))
         return;
-    if (wf_dnnl_active() && !is_padded_badly(d))
-        w->way = BY_ONEDNN;
+    if (wf_dnnl_active() && !is_padded_badly(d) && (d->dtype == WEFT_F32 || wf_dnnl_in_order()))
+        w->way = BY_ONEDNN; /* which has no bf16 below AVX-512 */
 }
 
 /*

@@ -17,6 +17,18 @@
 /* Rows or columns up to which the other operand is read in place. */
 enum { SMALL = 64 };
 
+/*
+ * A block of rows of A stays in the second cache while all of B passes by. B is read in place while at most FEW_ROWS of f32
+ * share its copies (a panel is copied under the first tile of each block), and A unless MANY_COLUMNS share its own.
+ */
+#if defined(__AVX512F__)
+enum { BLOCK_BYTES = 5 << 18, BLOCK_ROWS = 1 << 30, FEW_ROWS = SMALL, MANY_COLUMNS = 1 << 30 };
+#else
+enum { BLOCK_BYTES = 144 << 10, BLOCK_ROWS = 192, FEW_ROWS = 256, MANY_COLUMNS = 512 };
+#endif
+/* Columns of a packed B, which every block of rows reads again. */
+enum { CHUNK = 2048 };
+
 #define T float
 #define TILE_ALL 1
 #define V vec_f32
@@ -66,15 +78,15 @@ static inline double same_f64(double x)
 
 /*
  * Packing turns a strided matrix [rows][cols] into panels of `width` rows: panel q holds, for each
- * column p, its rows side by side. The last panel is `pad` wide if pad > 0 (zero filled), else as wide
- * as it has rows. Both matrices are packed by this: A as it is, B transposed.
+ * column p, its rows side by side; the last panel is filled up with zeros. B is packed by this, transposed, and rows of A are
+ * brought together, as one panel of their columns.
  */
 #define DEFINE_PACK(name, S, T, convert)                                                           \
     static void name(const S *src, int64_t rs, int64_t cs, int64_t rows, int64_t cols,             \
-                     int64_t width, int pad, T *restrict out)                                      \
+                     int64_t width, T *restrict out)                                               \
     {                                                                                              \
         for (int64_t i = 0; i < rows; i += width) {                                                \
-            int64_t w = rows - i < width ? rows - i : width, stride = pad ? width : w;             \
+            int64_t w = rows - i < width ? rows - i : width, stride = width;                       \
             const S *s = src + i * rs;                                                             \
             if (rs == 1 && w == width) {                                                           \
                 for (int64_t p = 0; p < cols; p++)                                                 \
@@ -146,12 +158,31 @@ static void transpose_16x16(const char *s, int64_t rs, float *out, int64_t to_rs
 }
 #endif
 
-/* f32 with contiguous columns, the usual A and a transposed B: by 4 x 4 transposition, where it fills lines by 16 x 16. */
+#if defined(__AVX2__) && !defined(__AVX512F__)
+static inline void transpose_8x8(const float *s, int64_t rs, float *to, int64_t to_rs)
+{
+    for (int h = 0; h < 2; h++, s += 4, to += 4 * to_rs) {
+        __m256 x[4];
+        WF_UNROLL
+        for (int r = 0; r < 4; r++)
+            x[r] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(s + r * rs)),
+                                        _mm_loadu_ps(s + (r + 4) * rs), 1);
+        const __m256 lo0 = _mm256_unpacklo_ps(x[0], x[1]), hi0 = _mm256_unpackhi_ps(x[0], x[1]);
+        const __m256 lo1 = _mm256_unpacklo_ps(x[2], x[3]), hi1 = _mm256_unpackhi_ps(x[2], x[3]);
+        _mm256_storeu_ps(to, _mm256_shuffle_ps(lo0, lo1, 0x44));
+        _mm256_storeu_ps(to + to_rs, _mm256_shuffle_ps(lo0, lo1, 0xEE));
+        _mm256_storeu_ps(to + 2 * to_rs, _mm256_shuffle_ps(hi0, hi1, 0x44));
+        _mm256_storeu_ps(to + 3 * to_rs, _mm256_shuffle_ps(hi0, hi1, 0xEE));
+    }
+}
+#endif
+
+/* f32 with contiguous columns, the usual A and a transposed B: by 4 x 4 transposition, where it fills lines by 8 x 8 or 16 x 16. */
 static void pack_f32(const float *src, int64_t rs, int64_t cs, int64_t rows, int64_t cols,
-                     int64_t width, int pad, float *restrict out)
+                     int64_t width, float *restrict out)
 {
 #if defined(__AVX512F__)
-    if (rs == 1 && rows < width && pad) {
+    if (rs == 1 && rows < width && width == 2 * VL_F32) {
         /* The one panel of a narrow B, in products of a few rows: its copy takes as long as they do. */
         const __mmask16 low = (__mmask16)((1u << (rows < 16 ? rows : 16)) - 1);
         const __mmask16 high = (__mmask16)(rows < 16 ? 0 : (1u << (rows - 16)) - 1);
@@ -163,11 +194,11 @@ static void pack_f32(const float *src, int64_t rs, int64_t cs, int64_t rows, int
     }
 #endif
     if (cs != 1 || rs == 1) {
-        pack_any_f32(src, rs, cs, rows, cols, width, pad, out);
+        pack_any_f32(src, rs, cs, rows, cols, width, out);
         return;
     }
     for (int64_t i = 0; i < rows; i += width) {
-        int64_t w = rows - i < width ? rows - i : width, stride = pad ? width : w;
+        int64_t w = rows - i < width ? rows - i : width, stride = width;
         int64_t r4 = w - w % 4, p4 = cols - cols % 4, p16 = 0;
 #if defined(__AVX512F__)
         if (w % 16 == 0 && stride % 16 == 0)
@@ -175,6 +206,15 @@ static void pack_f32(const float *src, int64_t rs, int64_t cs, int64_t rows, int
                 for (p16 = 0; p16 + 16 <= cols; p16 += 16)
                     transpose_16x16((const char *)(src + (i + r) * rs + p16), rs * 4,
                                     out + p16 * stride + r, stride);
+#elif defined(__AVX2__)
+        if (w % 8 == 0)
+            for (; p16 + 16 <= cols; p16 += 16)
+                for (int64_t r = 0; r < w; r += 8) {
+                    for (int64_t q = 0; q < 8; q++) /* the next panel's, beside this one's tiles */
+                        __builtin_prefetch(src + (i + r + width + q) * rs + p16);
+                    for (int64_t q = p16; q < p16 + 16; q += 8)
+                        transpose_8x8(src + (i + r) * rs + q, rs, out + q * stride + r, stride);
+                }
 #endif
         /* A cache line of each row at a time: rows are often a multiple of 4 KiB apart, and then
          * compete for the same few lines of L1. */
@@ -193,8 +233,54 @@ static void pack_f32(const float *src, int64_t rs, int64_t cs, int64_t rows, int
 }
 
 DEFINE_PACK(pack_f64, double, double, same_f64)
-DEFINE_PACK(pack_bf16, uint16_t, float, wf_f32_of_bf16)
-DEFINE_PACK(pack_f16, uint16_t, float, wf_f32_of_f16)
+
+/* Elements of 16 bits with one unit stride, as f32: `outer` rows of `inner`, `stride` apart, to rows `to` apart. */
+static void widen(int dtype, const uint16_t *x, int64_t outer, int64_t inner, int64_t stride,
+                  float *out, int64_t to)
+{
+    for (int64_t r = 0; r < outer; r++, x += stride, out += to) {
+        int64_t i = 0;
+        if (dtype == WEFT_BF16) {
+            for (; i + VL_F32 <= inner; i += VL_F32)
+                STORE_F32(out + i, LOAD_BF16(x + i));
+            for (; i < inner; i++)
+                out[i] = wf_f32_of_bf16(x[i]);
+        } else {
+            for (; i + VL_F32 <= inner; i += VL_F32)
+                STORE_F32(out + i, LOAD_F16(x + i));
+            for (; i < inner; i++)
+                out[i] = wf_f32_of_f16(x[i]);
+        }
+    }
+}
+
+/* 16 bits: what has no unit stride along a panel is widened in pieces that fit in a first cache, and packed from there. */
+static void pack_half(int dtype, const uint16_t *src, int64_t rs, int64_t cs, int64_t rows,
+                      int64_t cols, int64_t width, float *restrict out)
+{
+    enum { PIECE = 4096 };
+    float piece[PIECE];
+    for (int64_t i = 0; i < rows; i += width, src += width * rs, out += width * cols) {
+        const int64_t w = rows - i < width ? rows - i : width;
+        if (rs == 1) {
+            widen(dtype, src, cols, w, cs, out, width);
+            for (int64_t p = 0; w < width && p < cols; p++)
+                memset(out + p * width + w, 0, (size_t)(width - w) * sizeof *out);
+            continue;
+        }
+        const int64_t most = PIECE / w; /* a slice, or a panel's width: 256 at most */
+        for (int64_t p = 0; p < cols; p += most) {
+            const int64_t n = cols - p < most ? cols - p : most;
+            if (cs == 1)
+                widen(dtype, src + p, w, n, rs, piece, n);
+            else
+                for (int64_t r = 0; r < w; r++)
+                    for (int64_t q = 0; q < n; q++)
+                        widen(dtype, src + r * rs + (p + q) * cs, 1, 1, 1, piece + r * n + q, 1);
+            pack_f32(piece, n, 1, w, n, width, out + p * width);
+        }
+    }
+}
 
 #if defined(__clang__)
 #define ONCE __attribute__((noinline))
@@ -204,16 +290,14 @@ DEFINE_PACK(pack_f16, uint16_t, float, wf_f32_of_f16)
 
 /* Called twice: not to be copied for both. */
 static ONCE void pack(int dtype, const void *src, int64_t offset, int64_t rs, int64_t cs,
-                      int64_t rows, int64_t cols, int64_t width, int pad, void *out)
+                      int64_t rows, int64_t cols, int64_t width, void *out)
 {
     if (dtype == WEFT_F64)
-        pack_f64((const double *)src + offset, rs, cs, rows, cols, width, pad, out);
+        pack_f64((const double *)src + offset, rs, cs, rows, cols, width, out);
     else if (dtype == WEFT_F32)
-        pack_f32((const float *)src + offset, rs, cs, rows, cols, width, pad, out);
-    else if (dtype == WEFT_BF16)
-        pack_bf16((const uint16_t *)src + offset, rs, cs, rows, cols, width, pad, out);
+        pack_f32((const float *)src + offset, rs, cs, rows, cols, width, out);
     else
-        pack_f16((const uint16_t *)src + offset, rs, cs, rows, cols, width, pad, out);
+        pack_half(dtype, (const uint16_t *)src + offset, rs, cs, rows, cols, width, out);
 }
 
 static int64_t round_up(int64_t x, int64_t to)
@@ -221,28 +305,54 @@ static int64_t round_up(int64_t x, int64_t to)
     return (x + to - 1) / to * to;
 }
 
+static int is_computed(const wf_gemm_block *g)
+{
+    return g->dtype == WEFT_F32 || g->dtype == WEFT_F64;
+}
+
 /* Reading B in place pays when few rows of A share the packing; only compute types can. */
 static int reads_b_in_place(const wf_gemm_block *g)
 {
-    return (g->dtype == WEFT_F32 || g->dtype == WEFT_F64) && g->b_cs == 1 && g->m <= SMALL;
+    return is_computed(g) && g->b_cs == 1 && g->m <= (g->dtype == WEFT_F32 ? FEW_ROWS : SMALL);
 }
 
 /* Rows so many bytes apart have their lines in the same few places of the first cache. */
 enum { CACHE_WAY = 4096 };
 
-/* Likewise A: f32 wherever its rows keep out of each other's way, as the few lines that a tile reads stay in L1; else when
- * few columns of B share its packing. */
-static int reads_a_in_place(const wf_gemm_block *g)
-{
-    if (g->dtype == WEFT_F32 && g->a_cs == 1 && g->a_rs * (int64_t)sizeof(float) % CACHE_WAY != 0)
-        return 1;
-    return (g->dtype == WEFT_F32 || g->dtype == WEFT_F64) && g->n <= SMALL && g->a_rs != 0 &&
-           g->m * wf_gemm_slice(g->k) <= SMALL * SMALL;
-}
-
 static int64_t columns_of_tile(int dtype)
 {
     return dtype == WEFT_F64 ? 2 * VL_F64 : 2 * VL_F32;
+}
+
+/* Likewise A: wherever its rows keep out of each other's way, as the few lines that a tile reads stay in L1; else when
+ * few columns of B share its packing. */
+static int reads_a_in_place(const wf_gemm_block *g)
+{
+    const int64_t size = g->dtype == WEFT_F64 ? 8 : 4;
+    if (!is_computed(g) || g->a_rs == 0)
+        return 0;
+    return (g->n <= SMALL && g->m * wf_gemm_slice(g->k) <= SMALL * SMALL) ||
+           (g->a_cs == 1 && (g->n <= columns_of_tile(g->dtype) ||
+                             (g->n < MANY_COLUMNS && g->a_rs * size % CACHE_WAY != 0)));
+}
+
+/* Distance of rows of A that are brought together: they keep out of each other's way. */
+static int64_t row_of_a(const wf_gemm_block *g)
+{
+    return round_up(wf_gemm_slice(g->k), 16) + 16;
+}
+
+static int64_t rows_at_once(const wf_gemm_block *g)
+{
+    const int64_t row = wf_gemm_slice(g->k) * (g->dtype == WEFT_F64 ? 8 : 4);
+    const int64_t rows = BLOCK_BYTES / row / MR * MR, most = rows < BLOCK_ROWS ? rows : BLOCK_ROWS;
+    return most < g->m ? most : g->m;
+}
+
+/* A panel of B is packed when its tiles are made, which then find it in the first cache, unless further rows want it, too. */
+static int packs_panels(const wf_gemm_block *g)
+{
+    return !reads_b_in_place(g) && g->m <= rows_at_once(g);
 }
 
 typedef struct parts {
@@ -254,13 +364,13 @@ static parts scratch_parts(const wf_gemm_block *g)
     size_t es = g->dtype == WEFT_F64 ? sizeof(double) : sizeof(float);
     size_t kc = (size_t)wf_gemm_slice(g->k);
     int64_t nr = columns_of_tile(g->dtype);
-    size_t columns = (size_t)(reads_b_in_place(g)   ? 2 * nr
-                              : reads_a_in_place(g) ? nr
-                                                    : round_up(g->n, nr));
-    int narrow = (g->dtype == WEFT_BF16 || g->dtype == WEFT_F16) && !g->wide;
-    parts s = {.a = reads_a_in_place(g) ? 0 : ((size_t)g->m * kc * es + 63) & ~(size_t)63,
+    size_t columns = (size_t)(reads_b_in_place(g) ? 2 * nr
+                              : packs_panels(g)   ? nr
+                                                  : round_up(g->n < CHUNK ? g->n : CHUNK, nr));
+    size_t rows = reads_a_in_place(g) ? 0 : (size_t)(rows_at_once(g) * row_of_a(g));
+    parts s = {.a = (rows * es + 63) & ~(size_t)63,
                .b = (columns * kc * es + 63) & ~(size_t)63,
-               .acc = narrow ? (size_t)g->m * (size_t)g->n * es : 0};
+               .acc = is_computed(g) || g->wide ? 0 : (size_t)g->m * (size_t)g->n * es};
     return s;
 }
 
@@ -275,27 +385,6 @@ static void store_narrow(const wf_gemm_block *g, const float *acc)
         else
             for (int64_t j = 0; j < g->n; j++)
                 c[j] = wf_f16_of_f32(x[j]);
-    }
-}
-
-/* A matrix with one unit stride, as f32 in the order in which it lies: rows of `inner` elements. */
-static void widen(int dtype, const void *src, int64_t outer, int64_t inner, int64_t stride,
-                  float *out)
-{
-    for (int64_t r = 0; r < outer; r++, out += inner) {
-        const uint16_t *x = (const uint16_t *)src + r * stride;
-        int64_t i = 0;
-        if (dtype == WEFT_BF16) {
-            for (; i + VL_F32 <= inner; i += VL_F32)
-                STORE_F32(out + i, LOAD_BF16(x + i));
-            for (; i < inner; i++)
-                out[i] = wf_f32_of_bf16(x[i]);
-        } else {
-            for (; i + VL_F32 <= inner; i += VL_F32)
-                STORE_F32(out + i, LOAD_F16(x + i));
-            for (; i < inner; i++)
-                out[i] = wf_f32_of_f16(x[i]);
-        }
     }
 }
 
@@ -345,13 +434,13 @@ static void run_widened(const wf_gemm_block *g)
     float *base = g->scratch;
     wf_gemm_block w = widened(g, base);
     if (g->a_cs == 1)
-        widen(g->dtype, g->a, g->m, g->k, g->a_rs, base);
+        widen(g->dtype, g->a, g->m, g->k, g->a_rs, base, g->k);
     else
-        widen(g->dtype, g->a, g->k, g->m, g->a_cs, base);
+        widen(g->dtype, g->a, g->k, g->m, g->a_cs, base, g->m);
     if (g->b_cs == 1)
-        widen(g->dtype, g->b, g->k, g->n, g->b_rs, (float *)(uintptr_t)w.b);
+        widen(g->dtype, g->b, g->k, g->n, g->b_rs, (float *)(uintptr_t)w.b, g->n);
     else
-        widen(g->dtype, g->b, g->n, g->k, g->b_cs, (float *)(uintptr_t)w.b);
+        widen(g->dtype, g->b, g->n, g->k, g->b_cs, (float *)(uintptr_t)w.b, g->k);
     block_run(&w);
     store_narrow(g, w.c);
 }
@@ -366,33 +455,35 @@ static void block_run(const wf_gemm_block *g)
     char *pa = g->scratch, *pb = pa + s.a;
     void *acc = s.acc ? (void *)(pb + s.b) : g->c;
     int64_t ldc = s.acc ? g->n : g->c_rs;
-    int64_t kc = wf_gemm_slice(g->k), nr = columns_of_tile(g->dtype);
-    int in_place = reads_b_in_place(g), a_in_place = reads_a_in_place(g);
-    int64_t ragged = g->n % nr % (nr / 2) ? g->n % nr : 0, first = in_place ? g->n - ragged : 0;
+    const int64_t kc = wf_gemm_slice(g->k), nr = columns_of_tile(g->dtype), most = rows_at_once(g);
+    const int b_in_place = reads_b_in_place(g), a_in_place = reads_a_in_place(g);
+    const int64_t step = packs_panels(g) ? nr : CHUNK;
+    const int64_t a_rs = a_in_place ? g->a_rs : row_of_a(g), a_cs = a_in_place ? g->a_cs : 1;
     for (int64_t k0 = 0; k0 < g->k; k0 += kc) {
-        int64_t len = g->k - k0 < kc ? g->k - k0 : kc;
-        if (!a_in_place)
-            pack(g->dtype, g->a, k0 * g->a_cs, g->a_rs, g->a_cs, g->m, len, MR, 0, pa);
+        const int64_t len = g->k - k0 < kc ? g->k - k0 : kc;
         const int add = g->add || k0 > 0;
-        /* A panel of a transposed B at a time, which the first cache has still when its tiles are made. */
-        const int64_t step = a_in_place && !in_place ? nr : g->n;
         for (int64_t j = 0; j < g->n; j += step) {
             const int64_t n = g->n - j < step ? g->n - j : step;
-            if (!in_place || ragged)
+            const int64_t first = b_in_place ? n - (n % nr % (nr / 2) ? n % nr : 0) : 0;
+            if (first < n)
                 pack(g->dtype, g->b, k0 * g->b_rs + (j + first) * g->b_cs, g->b_cs, g->b_rs,
-                     n - first, len, nr, 1, pb);
-            if (g->dtype == WEFT_F64)
-                slice_f64(g->m, n, len,
-                          a_in_place ? (const double *)g->a + k0 * g->a_cs : (const void *)pa,
-                          a_in_place ? g->a_rs : 0, g->a_cs, (double *)(void *)pb,
-                          in_place ? (const double *)g->b + k0 * g->b_rs : NULL, g->b_rs,
-                          (double *)acc + j, ldc, add);
-            else
-                slice_f32(g->m, n, len,
-                          a_in_place ? (const float *)g->a + k0 * g->a_cs : (const void *)pa,
-                          a_in_place ? g->a_rs : 0, g->a_cs, (float *)(void *)pb,
-                          in_place ? (const float *)g->b + k0 * g->b_rs : NULL, g->b_rs,
-                          (float *)acc + j, ldc, add);
+                     n - first, len, nr, pb);
+            for (int64_t i = 0; i < g->m; i += most) {
+                const int64_t m = g->m - i < most ? g->m - i : most;
+                const int64_t from = i * g->a_rs + k0 * g->a_cs, to = i * ldc + j;
+                if (!a_in_place && (step > nr || j == 0))
+                    pack(g->dtype, g->a, from, g->a_cs, g->a_rs, len, m, a_rs, pa);
+                if (g->dtype == WEFT_F64)
+                    slice_f64(m, n, len, a_in_place ? (const double *)g->a + from : (void *)pa,
+                              a_rs, a_cs, (double *)(void *)pb,
+                              b_in_place ? (const double *)g->b + k0 * g->b_rs + j : NULL, g->b_rs,
+                              (double *)acc + to, ldc, add);
+                else
+                    slice_f32(m, n, len, a_in_place ? (const float *)g->a + from : (void *)pa, a_rs,
+                              a_cs, (float *)(void *)pb,
+                              b_in_place ? (const float *)g->b + k0 * g->b_rs + j : NULL, g->b_rs,
+                              (float *)acc + to, ldc, add);
+            }
         }
     }
     if (s.acc)

@@ -6,17 +6,18 @@
  */
 
 #define NR (2 * VL)
+#define TILE_TWICE (TILE_ALL && MR == 6)
 /* Rows up to which waiting for B in place is not hidden by arithmetic, and how many rows of B ahead it is asked for. */
 #define FEW 8
 #define AHEAD 10
 
 /* c[0..rows) x [0..nr) := or += a * b, in `nv` vectors of columns. Element (i, p) of A lies at
- * a[i * rs + p * ps]; b has kc rows of nv * VL readable elements. */
-static inline __attribute__((always_inline)) void F(tile_n)(int rows, int nv, int64_t kc,
-                                                            const T *restrict a, int64_t rs,
-                                                            int64_t ps, const T *restrict b,
-                                                            int64_t ldb, T *restrict c, int64_t ldc,
-                                                            int64_t nr, int add, T *restrict copy)
+ * a[i * rs + p * ps]; b has kc rows of nv * VL readable elements. `twice`: a full tile with ps == 1 and a packed B in steps of
+ * two, in 22 instructions for 25, which counts where two threads share a core. */
+static inline __attribute__((always_inline)) void
+F(tile_n)(int rows, int nv, int64_t kc, const T *restrict a, int64_t rs, int64_t ps,
+          const T *restrict b, int64_t ldb, T *restrict c, int64_t ldc, int64_t nr, int add,
+          T *restrict copy, int twice)
 {
     V acc[MR][2];
     WF_UNROLL
@@ -25,7 +26,24 @@ static inline __attribute__((always_inline)) void F(tile_n)(int rows, int nv, in
     /* Every third row has a pointer, so that a stride known late still fits addressing modes. */
     const T *a0 = a, *a1 = a + 3 * rs, *a2 = a + 6 * rs, *a3 = a + 9 * rs;
     const int64_t far = ldb > NR ? AHEAD * ldb : 0;
-    for (int64_t p = 0; p < kc; p++) {
+    int64_t p = 0;
+    if (TILE_TWICE && twice) {
+        const T *const r[] = {a, a + rs, a + 2 * rs, a + 3 * rs, a + 4 * rs, a + 5 * rs};
+        for (; p + 2 <= kc; p += 2, b += 2 * NR) {
+            WF_UNROLL
+            for (int u = 0; u < 2; u++) {
+                V b0 = V_LOAD(b + u * NR), b1 = V_LOAD(b + u * NR + VL);
+                WF_UNROLL
+                for (int i = 0; i < MR; i++) {
+                    V ai = V_SET1(r[i % 6][p + u]);
+                    acc[i][0] = V_FMA(ai, b0, acc[i][0]);
+                    acc[i][1] = V_FMA(ai, b1, acc[i][1]);
+                }
+            }
+        }
+        a0 += p, a1 += p;
+    }
+    for (; p < kc; p++) {
         if (TILE_ALL && nv > 1 && (rows <= FEW || copy)) {
             __builtin_prefetch(b + far);
             __builtin_prefetch(b + far + VL);
@@ -79,9 +97,9 @@ static inline __attribute__((always_inline)) void F(tile_n)(int rows, int nv, in
 #define TILE_CASE(R)                                                                               \
     case R:                                                                                        \
         if (nr > VL)                                                                               \
-            F(tile_n)(R <= MR ? R : MR, 2, kc, a, rs, ps, b, ldb, c, ldc, nr, add, NULL);          \
+            F(tile_n)(R <= MR ? R : MR, 2, kc, a, rs, ps, b, ldb, c, ldc, nr, add, NULL, 0);       \
         else                                                                                       \
-            F(tile_n)(R <= MR ? R : MR, 1, kc, a, rs, ps, b, ldb, c, ldc, nr, add, NULL);          \
+            F(tile_n)(R <= MR ? R : MR, 1, kc, a, rs, ps, b, ldb, c, ldc, nr, add, NULL, 0);       \
         break
 
 /* At most MR rows; returns how many of them were made. Every count has code of its own for float, few have for
@@ -89,6 +107,16 @@ static inline __attribute__((always_inline)) void F(tile_n)(int rows, int nv, in
 static int64_t F(tile)(int64_t rows, int64_t kc, const T *a, int64_t rs, int64_t ps, const T *b,
                        int64_t ldb, T *c, int64_t ldc, int64_t nr, int add)
 {
+#if TILE_TWICE
+    if (rows >= MR && nr == NR && ps == 1 && ldb == NR) {
+        for (int i = 0; add && i < MR; i++) {
+            __builtin_prefetch(c + i * ldc, 1);
+            __builtin_prefetch(c + i * ldc + NR - 1, 1);
+        }
+        F(tile_n)(MR, 2, kc, a, rs, 1, b, NR, c, ldc, NR, add, NULL, 1);
+        return MR;
+    }
+#endif
     if (sizeof(T) == 8)
         rows = rows >= MR ? MR : rows >= 4 ? 4 : 1;
     switch (rows) {
@@ -123,12 +151,11 @@ static int64_t F(tile)(int64_t rows, int64_t kc, const T *a, int64_t rs, int64_t
 static void F(tile_first)(int64_t kc, const T *a, int64_t rs, int64_t ps, const T *b, int64_t ldb,
                           T *c, int64_t ldc, int add, T *copy)
 {
-    F(tile_n)(MR, 2, kc, a, rs, ps, b, ldb, c, ldc, NR, add, copy);
+    F(tile_n)(MR, 2, kc, a, rs, ps, b, ldb, c, ldc, NR, add, copy, 0);
 }
 #endif
 
-/* One k slice of a block. A lies packed in panels of MR rows (the last one narrower) if a_rs is 0, else
- * in place. B lies packed in panels of NR columns, or in place (direct) but for a last panel that does
+/* One k slice of a block. B lies packed in panels of NR columns, or in place (direct) but for a last panel that does
  * not fill its vectors, which pb has. A panel in place that several tiles read is copied behind that
  * one: rows a multiple of 4 KiB apart would push each other out of L1. */
 static void F(slice)(int64_t m, int64_t n, int64_t kc, const T *a, int64_t a_rs, int64_t a_cs,
@@ -144,7 +171,7 @@ static void F(slice)(int64_t m, int64_t n, int64_t kc, const T *a, int64_t a_rs,
 #if TILE_ALL
         if (copy && nr == NR) {
             F(tile_first)
-            (kc, a, a_rs ? a_rs : 1, a_rs ? a_cs : MR, direct + j, ldb, c + j, ldc, add, panel);
+            (kc, a, a_rs, a_cs, direct + j, ldb, c + j, ldc, add, panel);
             done = MR;
         }
 #endif
@@ -153,15 +180,14 @@ static void F(slice)(int64_t m, int64_t n, int64_t kc, const T *a, int64_t a_rs,
                 V_STORE(panel + p * NR + x, V_LOAD(direct + j + p * ldb + x));
         for (int64_t i = done; i < m; i += MR) {
             int64_t rows = m - i < MR ? m - i : MR;
-            const T *from = a_rs ? a + i * a_rs : a + i * kc;
             for (int64_t r = 0; r < rows;)
-                r += F(tile)(rows - r, kc, from + r * (a_rs ? a_rs : 1), a_rs ? a_rs : 1,
-                             a_rs ? a_cs : rows, b, in_place && !copy ? ldb : NR,
-                             c + (i + r) * ldc + j, ldc, nr, add);
+                r += F(tile)(rows - r, kc, a + (i + r) * a_rs, a_rs, a_cs, b,
+                             in_place && !copy ? ldb : NR, c + (i + r) * ldc + j, ldc, nr, add);
         }
     }
 }
 
 #undef TILE_CASE
 #undef TILE_ALL
+#undef TILE_TWICE
 #undef NR
