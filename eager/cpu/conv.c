@@ -204,6 +204,41 @@ static int by_dnnl(const wf_conv_desc *d, int kind, const void *src, const void 
     return rc;
 }
 
+/* Half types that oneDNN has no kernels for (f16; bf16 below AVX-512) are f32 convolutions of copies, rounded once: the
+ * built-in kernels take 2 to 10 times as long. */
+static int is_made_in_f32(const wf_conv_desc *d)
+{
+    return wf_dnnl_active() &&
+           (d->dtype == WEFT_F16 || (d->dtype == WEFT_BF16 && !wf_dnnl_in_order()));
+}
+
+/* Operands: src, weight, dst, bias. */
+static int in_f32(const wf_conv_desc *d, int kind, const void *const operands[4])
+{
+    static const int result_of[] = {[FORWARD] = 2, [BACKWARD_DATA] = 0, [BACKWARD_WEIGHT] = 1};
+    const int result = result_of[kind];
+    const int64_t counts[4] = {d->n * d->c * d->h * d->w, d->o * (d->c / d->groups) * d->kh * d->kw,
+                               d->n * d->o * d->oh * d->ow, d->o};
+    wf_conv_desc p = *d;
+    p.dtype = WEFT_F32;
+    wf_dense x[4] = {{NULL, NULL, 0}};
+    wf_view v[4];
+    int rc = WF_GEMM_OK;
+    for (int i = 0; i < 4 && !rc && operands[i]; i++) {
+        v[i] = wf_view_dense((void *)(uintptr_t)operands[i], d->dtype, 1, &counts[i]);
+        rc = (i == result ? wf_conv_room : wf_conv_dense)(&v[i], WEFT_F32, &x[i]);
+    }
+    if (!rc)
+        rc = kind == FORWARD ? wf_conv2d_forward(&p, x[0].data, x[1].data, x[3].data, x[2].data)
+             : kind == BACKWARD_DATA
+                 ? wf_conv2d_backward_data(&p, x[2].data, x[1].data, x[0].data)
+                 : wf_conv2d_backward_weight(&p, x[0].data, x[2].data, x[1].data);
+    rc = rc ? rc : wf_conv_store(&v[result], 0, WEFT_F32, &x[result], NULL);
+    for (int i = 0; i < 4; i++)
+        wf_dense_free(&x[i]);
+    return rc;
+}
+
 int wf_conv2d_forward(const wf_conv_desc *d, const void *src, const void *weight, const void *bias,
                       void *dst)
 {
@@ -220,6 +255,8 @@ int wf_conv2d_forward(const wf_conv_desc *d, const void *src, const void *weight
     }
     if (!bias && is_product(d)) /* the bias belongs before the rounding */
         return product(&(pointwise){d, 1, d->c, d->o, src, weight, d->c, 1, dst});
+    if (is_made_in_f32(d))
+        return in_f32(d, FORWARD, (const void *[]){src, weight, dst, bias});
     int rc = wf_amx_conv_forward(d, src, weight, bias, dst);
     if (rc == WF_GEMM_UNSUPPORTED)
         rc = wf_conv_columns_forward(d, src, weight, bias, dst);
@@ -243,6 +280,8 @@ int wf_conv2d_backward_data(const wf_conv_desc *d, const void *ddst, const void 
     }
     if (is_product(d))
         return product(&(pointwise){d, 0, d->o, d->c, ddst, weight, 1, d->c, dsrc});
+    if (is_made_in_f32(d))
+        return in_f32(d, BACKWARD_DATA, (const void *[]){dsrc, weight, ddst, NULL});
     int rc = wf_amx_conv_backward_data(d, ddst, weight, dsrc);
     if (rc == WF_GEMM_UNSUPPORTED)
         rc = wf_conv_columns_backward_data(d, ddst, weight, dsrc);
@@ -305,6 +344,8 @@ int wf_conv2d_backward_weight(const wf_conv_desc *d, const void *src, const void
         return rc;
     if (is_product(d))
         return weight_product(d, src, ddst, dweight);
+    if (is_made_in_f32(d))
+        return in_f32(d, BACKWARD_WEIGHT, (const void *[]){src, dweight, ddst, NULL});
     rc = wf_amx_conv_backward_weight(d, src, ddst, dweight);
     if (rc == WF_GEMM_UNSUPPORTED)
         rc = wf_conv_columns_backward_weight(d, src, ddst, dweight);
