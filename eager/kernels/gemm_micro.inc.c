@@ -211,7 +211,7 @@ static void pack_f32(const float *src, int64_t rs, int64_t cs, int64_t rows, int
             for (; p16 + 16 <= cols; p16 += 16)
                 for (int64_t r = 0; r < w; r += 8) {
                     for (int64_t q = 0; q < 8; q++) /* the next panel's, beside this one's tiles */
-                        __builtin_prefetch(src + (i + r + width + q) * rs + p16);
+                        __builtin_prefetch(src + (i + r + width + q) * rs + p16, 0, 2);
                     for (int64_t q = p16; q < p16 + 16; q += 8)
                         transpose_8x8(src + (i + r) * rs + q, rs, out + q * stride + r, stride);
                 }
