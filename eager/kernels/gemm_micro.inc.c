@@ -115,6 +115,13 @@ static inline double same_f64(double x)
     }
 DEFINE_PACK(pack_any_f32, float, float, same_f32)
 
+/* For what is called in several places and is not to be copied for each. */
+#if defined(__clang__)
+#define ONCE __attribute__((noinline))
+#else
+#define ONCE __attribute__((noinline, noclone))
+#endif
+
 static inline void transpose_4x4(const float *s, int64_t rs, float *to, int64_t to_rs)
 {
     __m128 a = _mm_loadu_ps(s), b = _mm_loadu_ps(s + rs);
@@ -178,8 +185,8 @@ static inline void transpose_8x8(const float *s, int64_t rs, float *to, int64_t 
 #endif
 
 /* f32 with contiguous columns, the usual A and a transposed B: by 4 x 4 transposition, where it fills lines by 8 x 8 or 16 x 16. */
-static void pack_f32(const float *src, int64_t rs, int64_t cs, int64_t rows, int64_t cols,
-                     int64_t width, float *restrict out)
+static ONCE void pack_f32(const float *src, int64_t rs, int64_t cs, int64_t rows, int64_t cols,
+                          int64_t width, float *restrict out)
 {
 #if defined(__AVX512F__)
     if (rs == 1 && rows < width && width == 2 * VL_F32) {
@@ -235,8 +242,8 @@ static void pack_f32(const float *src, int64_t rs, int64_t cs, int64_t rows, int
 DEFINE_PACK(pack_f64, double, double, same_f64)
 
 /* Elements of 16 bits with one unit stride, as f32: `outer` rows of `inner`, `stride` apart, to rows `to` apart. */
-static void widen(int dtype, const uint16_t *x, int64_t outer, int64_t inner, int64_t stride,
-                  float *out, int64_t to)
+static ONCE void widen(int dtype, const uint16_t *x, int64_t outer, int64_t inner, int64_t stride,
+                       float *out, int64_t to)
 {
     for (int64_t r = 0; r < outer; r++, x += stride, out += to) {
         int64_t i = 0;
@@ -282,13 +289,6 @@ static void pack_half(int dtype, const uint16_t *src, int64_t rs, int64_t cs, in
     }
 }
 
-#if defined(__clang__)
-#define ONCE __attribute__((noinline))
-#else
-#define ONCE __attribute__((noinline, noclone))
-#endif
-
-/* Called twice: not to be copied for both. */
 static ONCE void pack(int dtype, const void *src, int64_t offset, int64_t rs, int64_t cs,
                       int64_t rows, int64_t cols, int64_t width, void *out)
 {
