@@ -101,7 +101,8 @@ void wf_ll_scatter(wf_text *t, const wf_kernel *k, int lanes);
 int wf_ll_rows(wf_text *t, const wf_kernel *k, int lanes, wf_why *why);
 
 int wf_llvm_render(const wf_kernel *k, const wf_target *target, wf_text *out, wf_why *why);
-/* Lanes for the target: its width, or 64; 32 with values of 64 bits and for long elementwise bodies. */
+/* Lanes for the target: its width, or what the CPU's vector registers hold; 64 at most, 32 with values of 64 bits and
+ * for long elementwise bodies. */
 int wf_llvm_lanes(const wf_kernel *k, const wf_target *target);
 
 #endif

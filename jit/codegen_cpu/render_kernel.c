@@ -14,18 +14,80 @@
 
 #define P(...) wf_text_putf(t, __VA_ARGS__)
 
+enum { LONG_BODY = 120, MANY_OPERANDS = 7 };
+
+/* Bits of a vector register where there are 16 of them; 0: AVX-512's 32. */
+static unsigned few_registers(const char *arch)
+{
+    if (strcmp(arch, "x86-64") == 0)
+        return 128;
+    if (strcmp(arch, "x86-64-v3") == 0)
+        return 256;
+#if defined(__x86_64__)
+    if (strcmp(arch, "host") == 0 && !__builtin_cpu_supports("x86-64-v4"))
+        return __builtin_cpu_supports("x86-64-v3") ? 256 : 128;
+#endif
+    return 0;
+}
+
+/* Are two values that vary the most that a body has to keep at once? A source is read where it is first used. */
+static bool keeps_two(const wf_kernel *k, const wf_kir *body)
+{
+    bool varies[LONG_BODY], live[LONG_BODY] = {false};
+    uint32_t first[LONG_BODY];
+    int count = 0, most = 0;
+    if (body->n > LONG_BODY)
+        return false;
+    for (uint32_t n = 0; n < body->n; n++) {
+        const wf_kinstr *i = &body->ins[n];
+        first[n] = UINT32_MAX;
+        varies[n] =
+            i->prim == WF_KP_PARAM && i->imm < (uint64_t)k->nsrc && !wf_ll_is_bcast(k, (int)i->imm);
+        for (int s = 0; s < i->nsrc; s++) {
+            varies[n] |= varies[i->src[s]];
+            first[i->src[s]] = n < first[i->src[s]] ? n : first[i->src[s]];
+        }
+    }
+    for (uint32_t o = 0; o < body->nout; o++) {
+        count += varies[body->out[o]] && !live[body->out[o]];
+        live[body->out[o]] = true;
+    }
+    for (uint32_t n = body->n; n-- > 0;) {
+        most = count > most ? count : most;
+        count -= live[n] && varies[n] && body->ins[n].prim != WF_KP_PARAM;
+        for (int s = 0; s < body->ins[n].nsrc; s++) {
+            const wf_kref r = body->ins[n].src[s];
+            count += varies[r] && !live[r];
+            live[r] = true;
+        }
+        for (int s = 0; s < body->ins[n].nsrc; s++) {
+            const wf_kref r = body->ins[n].src[s];
+            const bool read = body->ins[r].prim == WF_KP_PARAM && first[r] == n;
+            count -= read && varies[r];
+            varies[r] &= !read; /* two operands may be the same */
+        }
+    }
+    return most <= 2;
+}
+
 /* 64 lanes are four AVX-512 registers, whose steps hide one another's latency. A long body spills them: pow takes
  * 2.5 times as long to compile as with 32 lanes, for a tenth of its running time. Of many operands (an optimiser's) each
  * is read four lines at a time, which the next vector's loads wait behind: beyond the caches AdamW takes 4 to 16 % longer
- * than in 16 lanes, 1 % less within them. */
+ * than in 16 lanes, 1 % less within them.
+ * Where there are 16 registers, eight for a value hold two of them: a chain of additions and maxima then takes three
+ * quarters of its time in four each. Any other body spills them, and takes twice as long to compile, and longer to run. */
 int wf_llvm_lanes(const wf_kernel *k, const wf_target *target)
 {
-    enum { LONG_BODY = 120, MANY_OPERANDS = 7 };
+    const bool map = k->skeleton == WF_SK_MAP;
+    const unsigned bits = wf_kernel_bits(k), few = few_registers(target->arch);
     if (target->width)
         return target->width;
-    if (k->skeleton == WF_SK_MAP && wf_kernel_nptr(k) >= MANY_OPERANDS)
+    if (map && wf_kernel_nptr(k) >= MANY_OPERANDS)
         return 16;
-    return wf_kernel_bits(k) > 32 || k->body.n > LONG_BODY ? 32 : 64;
+    const unsigned most = bits > 32 || k->body.n > LONG_BODY ? 32 : 64;
+    const bool eight = map && keeps_two(k, k->fast.n ? &k->fast : &k->body);
+    const unsigned fit = (eight ? 8 : 4) * few / (bits > 8 ? bits : 8);
+    return (int)(few && fit < most ? fit : most);
 }
 
 unsigned wf_ll_bytes(wf_kty type)

@@ -239,6 +239,37 @@ Test(llvm, text_of_a_kernel)
     wf_kernel_free(&k);
 }
 
+/* Four registers a value; eight of a CPU with 16 of them for a body that keeps two values at most. */
+Test(llvm, vectors_follow_the_registers)
+{
+    static const struct {
+        wf_op op;
+        int dtype;
+        const char *arch, *type;
+    } cases[] = {{WF_OP_ADD, WEFT_F32, "x86-64-v4", "<64 x float>"},
+                 {WF_OP_ADD, WEFT_F32, "x86-64-v3", "<64 x float>"},
+                 {WF_OP_ADD, WEFT_F32, "x86-64", "<32 x float>"},
+                 {WF_OP_GELU_TANH, WEFT_F32, "x86-64-v4", "<64 x float>"},
+                 {WF_OP_GELU_TANH, WEFT_F32, "x86-64-v3", "<32 x float>"},
+                 {WF_OP_GELU_TANH, WEFT_F32, "x86-64", "<16 x float>"},
+                 {WF_OP_EXP, WEFT_F64, "x86-64-v4", "<32 x double>"},
+                 {WF_OP_EXP, WEFT_F64, "x86-64-v3", "<16 x double>"},
+                 {WF_OP_EXP, WEFT_F64, "x86-64", "<8 x double>"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const wf_target target = {.arch = cases[i].arch, .width = 0};
+        const job j = job_of(cases[i].op, -1, cases[i].dtype);
+        char load[48];
+        wf_kernel k;
+        wf_text text = {0};
+        cr_assert_eq(wf_kernel_of_row(&k, j.op, -1, j.compute, j.nsrc, j.src, j.dst, NULL), 0);
+        cr_assert_eq(wf_backend_cpu.render(&k, &target, &text, NULL), 0);
+        snprintf(load, sizeof load, "%%bv0 = load %s, ptr %%D1", cases[i].type);
+        cr_assert_not_null(strstr(text.s, load), "%s for %s: %s", k.name, target.arch, load);
+        wf_text_free(&text);
+        wf_kernel_free(&k);
+    }
+}
+
 /* What kernels call is in one library, the texts that call it are made in the other. */
 Test(llvm, both_libraries_are_of_one_source)
 {
