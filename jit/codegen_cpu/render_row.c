@@ -38,8 +38,11 @@ typedef struct elem {
     wf_kir hurried;    /* a quicker body, empty if there is none */
     wf_ll_split quick; /* the same, split */
     int n;             /* of the stage */
-    int nsub;          /* vectors in a group */
-    bool ordered;      /* some total is */
+    int nsub;          /* vectors written out, one behind another: a group of 64, or */
+    bool
+        looped; /* one, with which a loop goes through the group; totals have their lanes in memory */
+    int step;   /* elements of all of them */
+    bool ordered; /* some total is */
     int ntotal;
     wf_ll_total totals[WF_KIR_MAX_OUT];
     uint64_t used[2]; /* operands that are read; written */
@@ -383,8 +386,17 @@ static void group_vector(elem *e, int j)
                     y = output_of(e, (uint32_t)r->out, tag, param);
         snprintf(acc, sizeof acc, "%%s%da%d_%d", e->n, x, j);
         snprintf(name, sizeof name, "%sc%d_", tag, x);
+        if (e->looped)
+            P("  %%s%dap%d = getelementptr %s, ptr %%s%dacc%d, i64 %%s%dat\n"
+              "  %s = load %s, ptr %%s%dap%d, align %u\n",
+              e->n, x, wf_ll_type(r->type, 1).s, e->n, x, e->n, acc, T.s, e->n, x,
+              wf_ll_bytes(r->type));
         const wf_ll sum = wf_ll_combine(t, r, w->lanes, name, acc, y.s);
-        P("  %%s%dn%d_%d = bitcast %s %s to %s\n", e->n, x, j, T.s, sum.s, T.s);
+        if (e->looped)
+            P("  store %s %s, ptr %%s%dap%d, align %u\n", T.s, sum.s, e->n, x,
+              wf_ll_bytes(r->type));
+        else
+            P("  %%s%dn%d_%d = bitcast %s %s to %s\n", e->n, x, j, T.s, sum.s, T.s);
     }
 }
 
@@ -410,6 +422,12 @@ static void last_group(elem *e)
         return;
     snprintf(name, sizeof name, "s%dleftv", n);
     snprintf(one, sizeof one, "%%s%dleft32", n);
+    if (e->looped) {
+        P("  %%s%dleft = sub i64 %%s%dhi, %%wholen\n  %%s%dodd = icmp sgt i64 %%s%dleft, 0\n"
+          "  %%s%dleft64 = select i1 %%s%dodd, i64 %%s%dleft, i64 64\n",
+          n, n, n, n, n, n, n);
+        return;
+    }
     P("  %%s%dleft64 = select i1 %%s%dfull, i64 64, i64 %%s%dleft\n", n, n, n);
     if (!any)
         return;
@@ -450,7 +468,7 @@ static void ask_ahead(elem *e)
     P("  br i1 %%streams, label %%s%dask, label %%s%dgo\ns%dask:\n", n, n, n);
     for (int i = 0; sources >> i; i++) {
         const wf_ll T = wf_ll_type(operand_type(w, i), 1);
-        const int bytes = LANES * (int)wf_ll_bytes(operand_type(w, i));
+        const int bytes = e->step * (int)wf_ll_bytes(operand_type(w, i));
         if (sources >> i & 1)
             P("  %%s%dN%d = getelementptr %s, ptr %%N%d, i64 %%s%di\n", n, i, T.s, i, n);
         for (int o = 0; sources >> i & 1 && o < bytes; o += LINE)
@@ -461,37 +479,93 @@ static void ask_ahead(elem *e)
     P("  br label %%s%dgo\ns%dgo:\n", n, n);
 }
 
-/* The groups from %s<n>lo up to %s<n>hi, entered from the block `from`. */
-static void group_loop(elem *e, const char *from)
+/* Where a group's elements are: in the row, or, the last ones that are no whole group, in the buffers. */
+static void group_pointers(elem *e)
 {
-    rows *w = e->w;
+    const rows *w = e->w;
     wf_text *t = w->t;
     const int n = e->n;
     const uint64_t all = e->used[0] | e->used[1];
-    P("  br label %%s%dgrp\ns%dgrp:\n  %%s%di = phi i64 [ %%s%dlo, %%s%d%s ], [ %%s%dinext, "
-      "%%s%dnext ]\n",
-      n, n, n, n, n, from, n, n);
-    for (int x = 0; x < e->ntotal; x++)
+    char buffer[24];
+    if (e->looped)
+        P("  %%s%dat = and i64 %%s%di, 63\n  %%s%dfull = icmp slt i64 %%s%di, %%wholen\n", n, n, n,
+          n);
+    else
+        P("  %%s%dleft = sub i64 %%s%dhi, %%s%di\n  %%s%dfull = icmp sge i64 %%s%dleft, 64\n", n, n,
+          n, n, n);
+    for (int i = 0; all >> i; i++) {
+        const wf_ll T = wf_ll_type(operand_type(w, i), 1);
+        if (!(all >> i & 1))
+            continue;
+        if (e->looped)
+            snprintf(buffer, sizeof buffer, "%%s%dB%d", n, i);
+        else
+            snprintf(buffer, sizeof buffer, "%%buf%d", i);
+        if (e->looped)
+            P("  %s = getelementptr %s, ptr %%buf%d, i64 %%s%dat\n", buffer, T.s, i, n);
+        P("  %%s%dD%d = getelementptr %s, ptr %%R%d, i64 %%s%di\n"
+          "  %%s%dU%d = select i1 %%s%dfull, ptr %%s%dD%d, ptr %s\n",
+          n, i, T.s, i, n, n, i, n, n, i, buffer);
+    }
+}
+
+/* Lanes of totals in memory, before the first group. */
+static void start_lanes(elem *e)
+{
+    wf_text *t = e->w->t;
+    for (int x = 0; x < e->ntotal && e->looped; x++) {
+        const wf_kty type = e->totals[x].type;
+        P("  store %s %s, ptr %%s%dacc%d, align 64\n", wf_ll_type(type, LANES).s,
+          wf_ll_const(type, LANES, e->totals[x].identity).s, e->n, x);
+    }
+}
+
+/* Lanes of totals at the start of a group: phis, or in memory, where those that a short group must not see are kept behind
+ * them. */
+static void lanes_so_far(elem *e, const char *from)
+{
+    wf_text *t = e->w->t;
+    const int n = e->n, lanes = e->w->lanes;
+    for (int x = 0; x < e->ntotal && !e->looped; x++)
         for (int j = 0; j < e->nsub; j++) {
             const wf_kty type = e->totals[x].type;
             P("  %%s%da%d_%d = phi %s [ %s, %%s%d%s ], [ %%s%dn%d_%d, %%s%dnext ]\n", n, x, j,
-              wf_ll_type(type, w->lanes).s, wf_ll_const(type, w->lanes, e->totals[x].identity).s, n,
-              from, n, x, j, n);
+              wf_ll_type(type, lanes).s, wf_ll_const(type, lanes, e->totals[x].identity).s, n, from,
+              n, x, j, n);
         }
-    P("  %%s%dleft = sub i64 %%s%dhi, %%s%di\n  %%s%dfull = icmp sge i64 %%s%dleft, 64\n", n, n, n,
-      n, n);
-    for (int i = 0; all >> i; i++)
-        if (all >> i & 1)
-            P("  %%s%dD%d = getelementptr %s, ptr %%R%d, i64 %%s%di\n"
-              "  %%s%dU%d = select i1 %%s%dfull, ptr %%s%dD%d, ptr %%buf%d\n",
-              n, i, wf_ll_type(operand_type(w, i), 1).s, i, n, n, i, n, n, i, i);
+    if (!e->looped || e->ntotal == 0)
+        return;
+    P("  %%s%dshort = icmp eq i64 %%s%di, %%wholen\n"
+      "  br i1 %%s%dshort, label %%s%dkeep, label %%s%dkept\ns%dkeep:\n",
+      n, n, n, n, n, n);
+    for (int x = 0; x < e->ntotal; x++) {
+        const wf_ll V = wf_ll_type(e->totals[x].type, LANES);
+        P("  %%s%dw%d = getelementptr %s, ptr %%s%dacc%d, i64 1\n"
+          "  %%s%dx%d = load %s, ptr %%s%dacc%d, align 64\n"
+          "  store %s %%s%dx%d, ptr %%s%dw%d, align 64\n",
+          n, x, V.s, n, x, n, x, V.s, n, x, V.s, n, x, n, x);
+    }
+    P("  br label %%s%dkept\ns%dkept:\n", n, n);
+}
+
+/* The groups from %s<n>lo up to %s<n>hi, entered from the block `from`. */
+static void group_loop(elem *e, const char *from)
+{
+    wf_text *t = e->w->t;
+    const int n = e->n;
+    start_lanes(e);
+    P("  br label %%s%dgrp\ns%dgrp:\n  %%s%di = phi i64 [ %%s%dlo, %%s%d%s ], [ %%s%dinext, "
+      "%%s%dnext ]\n",
+      n, n, n, n, n, from, n, n);
+    lanes_so_far(e, from);
+    group_pointers(e);
     ask_ahead(e);
     for (int j = 0; j < e->nsub; j++)
         group_vector(e, j);
     group_results(e);
-    P("  %%s%dinext = add i64 %%s%di, 64\n  %%s%dmore = icmp slt i64 %%s%dinext, %%s%dhi\n"
+    P("  %%s%dinext = add i64 %%s%di, %d\n  %%s%dmore = icmp slt i64 %%s%dinext, %%s%dhi\n"
       "  br i1 %%s%dmore, label %%s%dgrp, label %%s%dfin\ns%dfin:\n",
-      n, n, n, n, n, n, n, n, n);
+      n, n, e->step, n, n, n, n, n, n, n);
 }
 
 /* 64 lanes in memory, as vectors. */
@@ -516,7 +590,7 @@ static wf_ll fold_lanes(elem *e, int x, const char *prefix)
     const int n = e->n, lanes = e->w->lanes;
     const wf_kty type = e->totals[x].type;
     char at[32], seen[32];
-    for (int before = 0; before < 2; before++)
+    for (int before = 0; before < 2 && !e->looped; before++)
         for (int j = 0; j < e->nsub; j++)
             P("  %%%sw%d%d = getelementptr %s, ptr %%s%dacc%d, i64 %d\n  store %s %%s%d%c%d_%d, "
               "ptr "
@@ -649,15 +723,31 @@ static void one_block(elem *e)
     block_end(e);
 }
 
+/* A body that does more than a few things is not written twice: it takes longer to compile, and hides what the lanes of
+ * totals cost in memory. Totals that no function combines stay in registers. */
+static void choose_loop(elem *e)
+{
+    enum { FEW = 16, COPIES = 4 };
+    const bool busy = e->hurried.n > 0 || e->split.body->n > FEW;
+    e->looped = e->nsub > (busy ? 1 : COPIES);
+    for (int x = 0; x < e->ntotal; x++)
+        e->looped &= is_folded(e, x);
+    if (e->looped) {
+        e->nsub = 1;
+        e->step = e->w->lanes;
+    }
+}
+
 static int elem_stage(rows *w, const wf_stage *st, int n, wf_why *why)
 {
     wf_text *t = w->t;
     elem *e = calloc(1, sizeof *e);
     if (!e)
         return wf_fail(why, WEFT_ENOMEM, "no memory for the text of %s", w->k->name);
-    *e = (elem){.w = w, .st = st, .n = n, .nsub = LANES / w->lanes};
+    *e = (elem){.w = w, .st = st, .n = n, .nsub = LANES / w->lanes, .step = LANES};
     const int status = open_elem(e, why);
     if (status == 0) {
+        choose_loop(e);
         uniforms(e);
         for (int x = 0; x < e->ntotal; x++)
             if (e->totals[x].ordered) {

@@ -9,6 +9,7 @@
 
 #include "eager/pool.h"
 #include "jit/kernels_impl.h"
+#include "jit/lower.h"
 #include "tests/jit/programs.h"
 #include "tests/support/effort.h"
 
@@ -55,6 +56,39 @@ Test(kernels_rows, named_groups_at_every_width)
     check_named(program_layer_norm, floats, 2);
     check_named(program_cross_entropy, floats, 2);
     check_named(program_everything_reduced, all, 5);
+}
+
+/* How often the text has a string. */
+static int occurrences(const char *text, const char *what)
+{
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, what)) != NULL; at++)
+        n++;
+    return n;
+}
+
+/* A group of 64 elements is a loop over its vectors where their body is long, or they are many. */
+Test(kernels_rows, bodies_are_written_once)
+{
+    static wf_program p;
+    static const int widths[] = {64, 32, 16, 4};
+    int fma[sizeof widths / sizeof *widths];
+    wf_program_init(&p);
+    program_softmax(&p, WEFT_F32);
+    cr_assert_eq(wf_program_finish(&p), 0);
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+        const wf_target target = {.arch = "host", .width = widths[i]};
+        wf_kernel k;
+        wf_text text = {0};
+        wf_why why = {0};
+        cr_assert_eq(wf_lower(&p, 0, &k, &why), 0, "%s", why.rule);
+        cr_assert_eq(wf_backend_cpu.render(&k, &target, &text, &why), 0, "%s", why.rule);
+        fma[i] = occurrences(text.s, "@llvm.fma.");
+        cr_assert(fma[i] > 0 && fma[i] == fma[0], "%d of %d lanes, %d of 64", fma[i], widths[i],
+                  fma[0]);
+        wf_text_free(&text);
+        wf_kernel_free(&k);
+    }
 }
 
 /* -- random ones ------------------------------------------------------------------------------------------- */
