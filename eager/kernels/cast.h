@@ -22,28 +22,60 @@
 
 #define WF_CV __attribute__((unused)) static inline
 
-/* x as f32, rounded to odd. */
+WF_CV double wf_f64_of_bits(uint64_t u)
+{
+    double x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+WF_CV uint64_t wf_bits_of_f64(double x)
+{
+    uint64_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+/* x as an f32 that rounds to f16 and bf16 as x does: 13 bits of it, the last one set if any behind them was, so many that
+ * they are f32 of any size of which a half type is not 0. (By way of the f32 beside x, as f32 or not, no loop is for vectors.) */
 WF_CV float wf_odd_f32_of_f64(double x)
 {
-    const float y = (float)x;
-    const double back = (double)y;
-    uint32_t u;
-    memcpy(&u, &y, sizeof u);
-    const double ax = x < 0 ? -x : x;
-    const double ab = back < 0 ? -back : back;
-    const uint32_t odd = ab > ax ? u - 1 : u + 1;
-    const uint32_t r = ((back == x) | (x != x) | ((u & 1) != 0)) ? u : odd;
-    float z;
-    memcpy(&z, &r, sizeof z);
-    return z;
+    const uint64_t rest = ((uint64_t)1 << 40) - 1;
+    const uint64_t u = wf_bits_of_f64(x);
+    return (float)wf_f64_of_bits((u | ((u & rest) + rest)) & ~rest);
+}
+/* The same of integers that f32 has no bits for: 24 of them, the last one set if any behind them was. */
+WF_CV float wf_odd_f32_of_i32(int32_t x)
+{
+    const int32_t odd = (x | ((x & 255) + 255)) & ~255, top = x >> 24;
+    return (float)(((top == 0) | (top == -1)) ? x : odd);
+}
+/* AVX2 has no instructions for i64 and floats. Halves of 32 bits are exact, and so is all but their sum, which rounds once. */
+#if defined(__AVX2__) && !defined(__AVX512DQ__)
+enum { WF_I64_BY_HALVES = 1 };
+#else
+enum { WF_I64_BY_HALVES = 0 };
+#endif
+/* The upper half, its sign turned, are the last bits of what lies from 2^84 on, the lower half of what lies from 2^52 on. */
+WF_CV double wf_f64_of_i64(int64_t x)
+{
+    const uint64_t u = (uint64_t)x;
+    const double high = wf_f64_of_bits((u >> 32) ^ 0x4530000080000000u);
+    const double low = wf_f64_of_bits((u & UINT32_MAX) | 0x4330000000000000u);
+    return WF_I64_BY_HALVES ? (high - (0x1p84 + 0x1p63 + 0x1p52)) + low : (double)x;
 }
 /* x as f64, rounded to odd in units of 4096 beyond 2^53. */
 WF_CV double wf_odd_f64_of_i64(int64_t x)
 {
-    const int64_t high = (x >> 12) | ((x & 4095) != 0);
-    const int64_t top = x >> 53;
-    const double wide = (double)high * 4096.0;
-    return ((top == 0) | (top == -1)) ? (double)x : wide;
+    const uint64_t top = ((uint64_t)x + ((uint64_t)1 << 53)) >> 54; /* 0: that many bits hold x */
+    const int64_t odd = (x | ((x & 4095) + 4095)) & ~(int64_t)4095;
+    return wf_f64_of_i64(top == 0 ? x : odd);
+}
+/* x, an integer, at least -2^63 and less than 2^63, so: each half is the last bits of a sum. */
+WF_CV int64_t wf_i64_of_f64(double x)
+{
+    const double high = __builtin_floor(x * 0x1p-32);
+    const double low = x - high * 0x1p32;
+    return (int64_t)(wf_bits_of_f64(high + 0x1.8p52) << 32 |
+                     (wf_bits_of_f64(low + 0x1p52) & UINT32_MAX));
 }
 
 /* The value as f32 (exact sources), or itself where f32 would lose. */
@@ -61,7 +93,7 @@ WF_CV double wf_odd_f64_of_i64(int64_t x)
 #define wf_half_u8(x) ((float)(x))
 #define wf_half_i8(x) ((float)(x))
 #define wf_half_i16(x) ((float)(x))
-#define wf_half_i32(x) wf_odd_f32_of_f64((double)(x))
+#define wf_half_i32(x) wf_odd_f32_of_i32(x)
 #define wf_half_i64(x) wf_odd_f32_of_f64(wf_odd_f64_of_i64(x))
 #define wf_half_f16(x) wf_f32_of_f16(x)
 #define wf_half_bf16(x) wf_f32_of_bf16(x)
@@ -82,15 +114,25 @@ WF_SATURATE(float, f32, uint8_t, u8, int32_t, 0.0f, 255.0f, 256.0f, UINT8_MAX)
 WF_SATURATE(float, f32, int8_t, i8, int32_t, -128.0f, 127.0f, 128.0f, INT8_MAX)
 WF_SATURATE(float, f32, int16_t, i16, int32_t, -32768.0f, 32767.0f, 32768.0f, INT16_MAX)
 WF_SATURATE(float, f32, int32_t, i32, int32_t, -0x1p31f, 0x1.fffffep30f, 0x1p31f, INT32_MAX)
-WF_SATURATE(float, f32, int64_t, i64, int64_t, -0x1p63f, 0x1.fffffep62f, 0x1p63f, INT64_MAX)
 WF_SATURATE(double, f64, uint8_t, u8, int32_t, 0.0, 255.0, 256.0, UINT8_MAX)
 WF_SATURATE(double, f64, int8_t, i8, int32_t, -128.0, 127.0, 128.0, INT8_MAX)
 WF_SATURATE(double, f64, int16_t, i16, int32_t, -32768.0, 32767.0, 32768.0, INT16_MAX)
 WF_SATURATE(double, f64, int32_t, i32, int32_t, -0x1p31, 2147483647.0, 0x1p31, INT32_MAX)
-WF_SATURATE(double, f64, int64_t, i64, int64_t, -0x1p63, 0x1.fffffffffffffp62, 0x1p63, INT64_MAX)
 #undef WF_SATURATE
+WF_CV int64_t wf_sat_i64_f64(double x)
+{
+    const double a = x > -0x1p63 ? x : -0x1p63;
+    const double b = a < 0x1.fffffffffffffp62 ? a : 0x1.fffffffffffffp62;
+    const int64_t w = WF_I64_BY_HALVES ? wf_i64_of_f64(__builtin_trunc(b)) : (int64_t)b;
+    const int64_t r = x >= 0x1p63 ? INT64_MAX : w;
+    return x != x ? 0 : r;
+}
+WF_CV int64_t wf_sat_i64_f32(float x)
+{
+    return wf_sat_i64_f64((double)x);
+}
 
-#define WF_CAST_FROM_INT(S, s)                                                                     \
+#define WF_CAST_FROM_INT(S, s, to_f64)                                                             \
     WF_CV uint8_t wf_to_u8_##s(S x)                                                                \
     {                                                                                              \
         return (uint8_t)x;                                                                         \
@@ -111,7 +153,7 @@ WF_SATURATE(double, f64, int64_t, i64, int64_t, -0x1p63, 0x1.fffffffffffffp62, 0
     {                                                                                              \
         return (int64_t)x;                                                                         \
     }                                                                                              \
-    WF_CAST_TO_FLOAT(S, s)
+    WF_CAST_TO_FLOAT(S, s, to_f64)
 #define WF_CAST_FROM_FLOAT(S, s, f)                                                                \
     WF_CV uint8_t wf_to_u8_##s(S x)                                                                \
     {                                                                                              \
@@ -133,8 +175,8 @@ WF_SATURATE(double, f64, int64_t, i64, int64_t, -0x1p63, 0x1.fffffffffffffp62, 0
     {                                                                                              \
         return wf_sat_i64_##f(wf_from_##s(x));                                                     \
     }                                                                                              \
-    WF_CAST_TO_FLOAT(S, s)
-#define WF_CAST_TO_FLOAT(S, s)                                                                     \
+    WF_CAST_TO_FLOAT(S, s, (double))
+#define WF_CAST_TO_FLOAT(S, s, to_f64)                                                             \
     WF_CV uint8_t wf_to_bool_##s(S x)                                                              \
     {                                                                                              \
         return (uint8_t)(wf_from_##s(x) != 0);                                                     \
@@ -153,13 +195,13 @@ WF_SATURATE(double, f64, int64_t, i64, int64_t, -0x1p63, 0x1.fffffffffffffp62, 0
     }                                                                                              \
     WF_CV double wf_to_f64_##s(S x)                                                                \
     {                                                                                              \
-        return (double)wf_from_##s(x);                                                             \
+        return to_f64(wf_from_##s(x));                                                             \
     }
-WF_CAST_FROM_INT(uint8_t, u8)
-WF_CAST_FROM_INT(int8_t, i8)
-WF_CAST_FROM_INT(int16_t, i16)
-WF_CAST_FROM_INT(int32_t, i32)
-WF_CAST_FROM_INT(int64_t, i64)
+WF_CAST_FROM_INT(uint8_t, u8, (double))
+WF_CAST_FROM_INT(int8_t, i8, (double))
+WF_CAST_FROM_INT(int16_t, i16, (double))
+WF_CAST_FROM_INT(int32_t, i32, (double))
+WF_CAST_FROM_INT(int64_t, i64, wf_f64_of_i64)
 WF_CAST_FROM_FLOAT(uint16_t, f16, f32)
 WF_CAST_FROM_FLOAT(uint16_t, bf16, f32)
 WF_CAST_FROM_FLOAT(float, f32, f32)

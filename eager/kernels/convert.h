@@ -7,23 +7,9 @@
 #ifndef EAGER_KERNELS_CONVERT_H
 #define EAGER_KERNELS_CONVERT_H
 
+#include "eager/kernels/cast.h"
 #include "eager/kernels/reduce_vec.h"
 #include "jit/ir/dtype.h"
-
-/* The f32 from which a further rounding to a half type is the same as rounding x at once: rounded to
- * odd, i.e. truncated with the last bit remembering that something was cut off. */
-WF_INLINE float wf_odd_f32(double x)
-{
-    float f = (float)x;
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    double back = (double)f;
-    uint32_t up = (back > x) == (x > 0.0); /* rounded away from zero */
-    uint32_t odd = (u - up) | 1u;
-    u = (back == x || x != x) ? u : odd;
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
 
 #define WF_LOAD_CASE(tag, ctype, conv)                                                             \
     case tag: {                                                                                    \
@@ -154,8 +140,8 @@ __attribute__((unused)) static void store_f64(void *dst, int dtype, const void *
 {
     const double *s = src;
     switch ((weft_dtype)dtype) {
-        WF_STORE_CASE(WEFT_F16, uint16_t, wf_f16_of_f32(wf_odd_f32(s[i])))
-        WF_STORE_CASE(WEFT_BF16, uint16_t, wf_bf16_of_f32(wf_odd_f32(s[i])))
+        WF_STORE_CASE(WEFT_F16, uint16_t, wf_f16_of_f32(wf_odd_f32_of_f64(s[i])))
+        WF_STORE_CASE(WEFT_BF16, uint16_t, wf_bf16_of_f32(wf_odd_f32_of_f64(s[i])))
         WF_STORE_CASE(WEFT_F32, float, (float)s[i])
         WF_STORE_CASE(WEFT_F64, double, s[i])
         WF_NO_INTS

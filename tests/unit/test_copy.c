@@ -92,8 +92,13 @@ Test(copy, casts_of_wide_values)
             } else if (i % 3 == 1) {
                 const uint64_t cut = t == 2 ? 0xFFFu << (rng() % 4) : 0xFFFFFFFFFFu << (rng() % 4);
                 bits = (bits & ~cut) + (rng() % 3) - 1;
-            } else if (i % 3 == 2 && t >= 2) {
-                put(&bits, wide[t], sample());
+                if (t == 3 && i % 2) /* of a size at which bf16 or f16 have few bits, or none */
+                    bits = (bits & ~(0x7FFull << 52)) |
+                           ((uint64_t)(rng() & 1 ? 880 : 995) + rng() % 24) << 52;
+            } else if (i % 3 == 2 &&
+                       t >= 2) { /* of which some are all that integers hold, or nearly */
+                const double x = sample();
+                put(&bits, wide[t], i % 2 ? x : ldexp(x < 0 ? -1 : 1, (int)(rng() % 66)) + x);
             }
             memcpy(element(&s.v, i), &bits, wf_dtype_size(wide[t]));
         }
