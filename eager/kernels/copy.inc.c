@@ -783,9 +783,10 @@ ROWS(uint16_t, 2)
 ROWS(uint32_t, 4)
 ROWS(uint64_t, 8)
 
-/* Lines of `count` rows, together: rows that far apart have theirs in one set of the first cache, which a square's
- * lines, of which a quarter is read at a time, would drive each other out of. */
-enum { ONE_SET = 4096 };
+/* Lines of `count` rows, together: of rows so many bytes apart all are in one set of the first cache, of rows so many elements apart,
+ * of any size, 16 or more of a square's lines, which are read by a quarter at a time and would drive each other out: sets have
+ * room for 8 or 12. */
+enum { ONE_SET = 4096, FEW_SETS = 1024 };
 static __attribute__((noinline)) void gather_lines(char *to, const void *from, int64_t step,
                                                    int64_t count)
 {
@@ -833,7 +834,7 @@ static __attribute__((noinline)) void gather_lines(char *to, const void *from, i
                        : apart % CROWDED                      ? DOWN                                \
                        : fours                                ? FOURS                               \
                                                               : DIAGONAL;                                                          \
-        const bool crowded = one_set && !whole;                                                     \
+        const bool crowded = s0 % FEW_SETS == 0 && !whole;                                          \
         _Alignas(64) char lines[L * LINE];                                                          \
         square at = {0}, next;                                                                      \
         for (int64_t left = m / L * (n / L); left > 0; left--, at = next) {                         \

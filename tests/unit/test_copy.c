@@ -222,7 +222,8 @@ Test(copy, large_and_streaming)
  * workers that are awake. */
 Test(copy, transposes)
 {
-    static const int64_t shapes[][2] = {{256, 256}, {64, 1024}, {512, 128}, {192, 272}, {131, 250}};
+    static const int64_t shapes[][2] = {{256, 256}, {64, 1024}, {512, 128},
+                                        {192, 272}, {131, 250}, {1024, 80}};
     static const int types[] = {WEFT_U8, WEFT_BF16, WEFT_F32, WEFT_F64};
     const int most = isa_most();
     for (size_t c = 0; c < sizeof shapes / sizeof *shapes; c++)
