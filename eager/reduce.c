@@ -758,7 +758,7 @@ static void wide_as_it_lies(const tile *t, int64_t begin, int64_t end, char *acc
             }
         }
     }
-    e->k->load(acc, best, x->dtype, 1, t->width);
+    (e->job->truth ? e->k->truth : e->k->load)(acc, best, x->dtype, 1, t->width);
 }
 
 /* Order-free: all rows one after the other. */
@@ -1131,13 +1131,14 @@ int wf_red_run(const wf_red_job *job)
     if (inner || step == 0 || g->kd[g->nk - 1] < 4 || !is_nearer(&e, step)) {
         return run_inner(&e);
     }
-    e.larger =
-        order && (step == 1 || g->nr == 1) && job->compute == WEFT_I64 &&
-                job->x->dtype != WEFT_I64 && job->x->dtype != WEFT_BOOL && !job->truth &&
-                job->map == WF_MAP_NONE
-            ? wf_kernels_now()
-                  ->map[wf_ct(job->x->dtype)][job->op == WF_RED_MAX ? WF_OP_MAXIMUM : WF_OP_MINIMUM]
-            : NULL;
+    const bool bytes = truths && wf_dtype_size(job->x->dtype) == 1; /* 0, or the largest is more */
+    const bool as_is = bytes || (!truths && job->x->dtype != WEFT_I64);
+    e.larger = NULL;
+    if (order && as_is && (step == 1 || g->nr == 1) && job->compute == WEFT_I64 &&
+        job->map == WF_MAP_NONE) {
+        const int type = bytes ? WF_CT_U8 : wf_ct(job->x->dtype);
+        e.larger = wf_kernels_now()->map[type][least ? WF_OP_MINIMUM : WF_OP_MAXIMUM];
+    }
     e.apart = step != 1;
     if (e.apart) { /* rows are brought together before they are reduced */
         e.in_place = false;

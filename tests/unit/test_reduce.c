@@ -383,6 +383,46 @@ Test(reduce, one_element_decides)
     }
 }
 
+/* The same of columns, neighbours or every other one: bytes are compared as they lie, for truths as unsigned ones. */
+Test(reduce, one_element_of_a_column_decides)
+{
+    enum { COLUMNS = 130, DECIDED = 67 };
+    static const int64_t lengths[] = {1, 2, 9, 10, 18, 130};
+    static const wf_op ops[] = {WF_OP_ANY, WF_OP_ALL, WF_OP_AMAX, WF_OP_AMIN};
+    for (int dt = WEFT_BOOL; dt < WEFT_DTYPE_COUNT; dt++) {
+        for (int trial = 0; trial < 48; trial++) {
+            const int64_t n = lengths[trial / 8], step = 1 + trial % 2, at = trial % 7 % n;
+            const wf_op op = ops[trial / 2 % 4];
+            const bool all = op == WF_OP_ALL;
+            const double some = decides(dt, trial);
+            operand x = make_operand(dt, 2, (int64_t[]){n, COLUMNS * step}, PLAIN);
+            set_machine(trial);
+            for (int64_t i = 0; i < n * COLUMNS * step; i++) {
+                set_elem(x.v.data, dt, i, (i == (at * COLUMNS + DECIDED) * step) != all ? some : 0);
+            }
+            x.v.dims[1] = COLUMNS;
+            x.v.strides[1] = step;
+            wf_attr attr = {.n_ints = 1, .ints = (int64_t[]){0}};
+            call c = run_op(op, wf_exec_reduce, &attr, 1, &x.v);
+            for (int64_t i = 0; i < COLUMNS; i++) {
+                const bool largest = op == WF_OP_AMAX;
+                double want = (i == DECIDED) != all;
+                if (op == WF_OP_AMAX || op == WF_OP_AMIN) {
+                    want = i == DECIDED && (n == 1 || some != some || (some > 0) == largest) ? some
+                                                                                             : 0;
+                }
+                const double got = get_elem(c.dst[0].v.data, c.dst[0].v.dtype, i);
+                cr_assert(got == want || (got != got && want != want),
+                          "op %d of dtype %d, %lld rows, step %lld, %g at %lld, column %lld: %g",
+                          (int)op, dt, (long long)n, (long long)step, some, (long long)at,
+                          (long long)i, got);
+            }
+            free_call(&c);
+            free_operand(&x);
+        }
+    }
+}
+
 /* Sums read as they lie in memory: rows in groups of four and what is left over, columns in strips, rows fewer and
  * more than the lanes, behind padding, of every float type. */
 Test(reduce, sums_in_memory)
