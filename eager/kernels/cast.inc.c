@@ -198,36 +198,53 @@ WF_CAST(f16, f32)
 /* Memory is asked for this many bytes ahead, a line at a time: non-temporal stores take the place in which the
  * processor would have looked ahead by itself, and a burst of requests would wait for room. */
 enum { AHEAD = 4096 };
+#if defined(__AVX2__)
 #if defined(__AVX512BW__)
+enum { VECTOR = 64 };
+#define LOCALS                                                                                     \
+    const __m512i upper = upper_halves();                                                          \
+    (void)upper;
+#define STREAM(p, v) _mm512_stream_si512((void *)(p), v)
+#define FLT(p) _mm512_loadu_ps(p)
+#define HALF(p) _mm256_loadu_si256((const void *)(p))
+#define TO_BF16 bf16_of_32(FLT(s + k), FLT(s + k + 16), upper)
+#define OF_BF16 _mm512_slli_epi32(_mm512_cvtepu16_epi32(HALF(s + k)), 16)
+#define TO_F16                                                                                     \
+    _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtps_ph(FLT(s + k), 0)),                     \
+                       _mm512_cvtps_ph(FLT(s + k + 16), 0), 1)
+#define OF_F16 _mm512_castps_si512(_mm512_cvtph_ps(HALF(s + k)))
+#else
+enum { VECTOR = 32 };
+#define LOCALS
+#define STREAM(p, v) _mm256_stream_si256((void *)(p), v)
+#define FLT(p) _mm256_loadu_ps(p)
+#define HALF(p) _mm_loadu_si128((const void *)(p))
+#define NAN_OF(x, y) (_mm256_movemask_ps(_mm256_cmp_ps(x, y, _CMP_UNORD_Q)) != 0)
+#define TO_BF16 bf16_of_16(FLT(s + k), FLT(s + k + 8), NAN_OF(FLT(s + k), FLT(s + k + 8)))
+#define OF_BF16 _mm256_slli_epi32(_mm256_cvtepu16_epi32(HALF(s + k)), 16)
+#define TO_F16 _mm256_set_m128i(_mm256_cvtps_ph(FLT(s + k + 8), 0), _mm256_cvtps_ph(FLT(s + k), 0))
+#define OF_F16 _mm256_castps_si256(_mm256_cvtph_ps(HALF(s + k)))
+#endif
 /* Steps of 64 elements; dst is aligned to 64 bytes. */
-#define WF_CAST_PAST(to, from, step)                                                               \
+#define WF_CAST_PAST(to, from, value)                                                              \
     static void past_##to##_##from(void *dst, const void *src, size_t n)                           \
     {                                                                                              \
         WF_CTYPE_##to *d = dst;                                                                    \
         const WF_CTYPE_##from *s = src;                                                            \
-        const __m512i upper = upper_halves();                                                      \
-        (void)upper;                                                                               \
+        LOCALS                                                                                     \
         size_t i = 0;                                                                              \
         for (; i + 64 <= n; i += 64) {                                                             \
             for (size_t o = 0; o < 64 * sizeof *s; o += 64)                                        \
                 __builtin_prefetch((const char *)(s + i) + AHEAD + o);                             \
-            step                                                                                   \
+            _Pragma("GCC unroll 8") for (size_t k = i; k < i + 64; k += VECTOR / sizeof *d)        \
+                STREAM(d + k, value);                                                              \
         }                                                                                          \
         c_##to##_##from(d + i, s + i, n - i);                                                      \
     }
-#define OUT(k, v) _mm512_stream_si512((void *)(d + i + (k)), v);
-#define FLT(k) _mm512_loadu_ps(s + i + (k))
-#define HALF(k) _mm256_loadu_si256((const void *)(s + i + (k)))
-#define TO_BF16(k) OUT(k, bf16_of_32(FLT(k), FLT(k + 16), upper))
-#define OF_BF16(k) OUT(k, _mm512_slli_epi32(_mm512_cvtepu16_epi32(HALF(k)), 16))
-#define TO_F16(k)                                                                                  \
-    OUT(k, _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtps_ph(FLT(k), 0)),                  \
-                              _mm512_cvtps_ph(FLT(k + 16), 0), 1))
-#define OF_F16(k) OUT(k, _mm512_castps_si512(_mm512_cvtph_ps(HALF(k))))
-WF_CAST_PAST(bf16, f32, TO_BF16(0) TO_BF16(32))
-WF_CAST_PAST(f32, bf16, OF_BF16(0) OF_BF16(16) OF_BF16(32) OF_BF16(48))
-WF_CAST_PAST(f16, f32, TO_F16(0) TO_F16(32))
-WF_CAST_PAST(f32, f16, OF_F16(0) OF_F16(16) OF_F16(32) OF_F16(48))
+WF_CAST_PAST(bf16, f32, TO_BF16)
+WF_CAST_PAST(f32, bf16, OF_BF16)
+WF_CAST_PAST(f16, f32, TO_F16)
+WF_CAST_PAST(f32, f16, OF_F16)
 extern const wf_cast_fn WF_SYM(wf_cast_past)[WF_NDTYPE][WF_NDTYPE];
 const wf_cast_fn WF_SYM(wf_cast_past)[WF_NDTYPE][WF_NDTYPE] = {
     [WEFT_BF16] = {[WEFT_F32] = past_bf16_f32},

@@ -107,6 +107,37 @@ Test(copy, casts_of_wide_values)
     }
 }
 
+/* Casts that store past the caches have the bits of those that do not, at every width, of whole steps and what is left. */
+Test(copy, casts_past_caches)
+{
+    enum { N = 64 * 37 + 45 };
+    _Alignas(64) static char from[N * 8], near[N * 8], past[N * 8 + 8];
+    const int most = isa_most();
+    int found = 0;
+    for (int isa = 0; isa <= most; isa++)
+        for (int to = WEFT_BOOL; to < WEFT_DTYPE_COUNT; to++)
+            for (int type = WEFT_BOOL; type < WEFT_DTYPE_COUNT; type++) {
+                wf_set_isa(isa);
+                const wf_kernels *k = wf_kernels_now();
+                if (!k->cast_past[to][type])
+                    continue;
+                for (size_t i = 0; i < sizeof from; i += 8) {
+                    const uint64_t bits = rng() | (rng() % 16 ? 0 : 0x7F807F807F807F80u);
+                    memcpy(from + i, &bits, 8);
+                }
+                const size_t bytes = N * wf_dtype_size(to);
+                memset(past, 1, sizeof past);
+                k->cast[to][type](near, from, N);
+                k->cast_past[to][type](past, from, N);
+                k->fence();
+                cr_assert_eq(memcmp(past, near, bytes), 0, "%s to %s, %s", wf_dtype_name(type),
+                             wf_dtype_name(to), wf_isa_name(isa));
+                cr_assert_eq(past[bytes], 1);
+                found++;
+            }
+    cr_assert_eq(found, 4 * most, "types of casts past the caches"); /* SSE2 has none */
+}
+
 Test(copy, layouts_and_sizes)
 {
     static const int64_t shapes[][3] = {{1, 1, 1},     {0, 3, 4},    {2, 64, 64},
