@@ -96,9 +96,13 @@ static uint64_t take_addresses(size_t size, size_t align)
     return at;
 }
 
-/* Fresh memory holds nonsense. Large blocks: their first megabyte does. */
+/*
+ * Fresh memory holds nonsense. Large blocks: their first megabyte does. Pages are huge where they can be: the guard's calls
+ * then change one entry for 512, which are a third of a suite's time otherwise.
+ */
 static void poison(const region *r)
 {
+    madvise((void *)(uintptr_t)r->address, r->size, MADV_HUGEPAGE);
     size_t n = r->size < ((size_t)1 << 20) ? r->size : (size_t)1 << 20;
     memory_open();
     memset((void *)(uintptr_t)r->address, 0xA5, n);
