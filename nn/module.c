@@ -13,6 +13,7 @@
 
 #include "eager/alloc.h"
 #include "eager/device.h"
+#include "eager/borrow.h"
 #include "nn/nn.h"
 
 enum { MAX_PREFIX = 16, NAME_SIZE = 512 };
@@ -501,6 +502,17 @@ static const weft_named_tensor *entry_like(const weft_module *m, const char *nam
     return NULL;
 }
 
+static bool is_read_only(wf_ctx *c, weft_tensor t)
+{
+    wf_hold how;
+    wf_slot *s = wf_take_hold(c, t, &how);
+    const bool is = s && s->st->read_only;
+    if (s) {
+        wf_end_hold(c, s, how);
+    }
+    return is;
+}
+
 /* Before anything is written. */
 static weft_status check_pair(const weft_module *m, const weft_module *source, int i, double weight)
 {
@@ -527,6 +539,12 @@ static weft_status check_pair(const weft_module *m, const weft_module *source, i
         wf_api_error(op, WEFT_EINVALID,
                      "'%s' is on %s in the source: move one of the two by weft_module_to", to->name,
                      wf_device_code_name(there));
+        return WEFT_EINVALID;
+    }
+    if (m != source && is_read_only(c, to->tensor)) {
+        wf_api_error(op, WEFT_EINVALID,
+                     "the memory of '%s' is read-only: make the module of a copy, weft_clone(x)",
+                     to->name);
         return WEFT_EINVALID;
     }
     return WEFT_OK;

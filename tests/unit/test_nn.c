@@ -752,6 +752,20 @@ Test(nn, averages_of_other_modules_are_refused)
     REFUSES(weft_module_lerp(m, source, NAN), WEFT_EINVALID, "weight is nan");
     REFUSES(weft_module_lerp(NULL, source, 1), WEFT_EINVALID, "the module is NULL");
     REFUSES(weft_module_lerp(m, NULL, 1), WEFT_EINVALID, "the source is NULL");
+    static const float fixed[2] = {1, 2};
+    const weft_shape two = weft_shape(2);
+    weft_module *a = weft_module_new(NULL), *b = weft_module_new(NULL);
+    for (int i = 0; i < 2; i++) {
+        weft_module_parameter(i ? b : a, "w", weft_zeros(two, WEFT_F32));
+        weft_module_buffer(
+            i ? b : a, "fixed",
+            weft_from_blob((void *)(uintptr_t)fixed, two, WEFT_F32, .read_only = true));
+    }
+    const uint32_t before = weft_write_count(weft_module_get(a, "w"));
+    REFUSES(weft_module_lerp(a, b, 1), WEFT_EINVALID, "the memory of 'fixed' is read-only");
+    cr_assert_eq(weft_write_count(weft_module_get(a, "w")), before);
+    weft_module_free(a);
+    weft_module_free(b);
 #undef REFUSES
     cr_assert_eq(weft_write_count(weft_module_get(m, "w")), writes);
     weft_module_free(source);
