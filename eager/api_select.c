@@ -474,6 +474,18 @@ static weft_tensor not_searched(weft_tensor sorted, weft_tensor values, const ch
     return wf_raise(wf_ctx_get(), "searchsorted", 2, both, &why);
 }
 
+/* As dispatch has it, which neither way of searching hands both to: a number is wherever it is needed. */
+static weft_tensor searched_elsewhere(weft_tensor sorted, weft_tensor values, int at, int there)
+{
+    const weft_tensor both[2] = {sorted, values};
+    wf_why why;
+    wf_why_clear(&why);
+    wf_fail(&why, WEFT_EINVALID, "operands are on two devices: operand 0 on %s, operand 1 on %s",
+            wf_device_code_name(at), wf_device_code_name(there));
+    wf_hint(&why, "move one of them: weft_to(x, device)");
+    return wf_raise(wf_ctx_get(), "searchsorted", 2, both, &why);
+}
+
 weft_tensor(weft_searchsorted)(weft_tensor sorted, weft_tensor values, bool right)
 {
     wf_arg a, v;
@@ -493,13 +505,17 @@ weft_tensor(weft_searchsorted)(weft_tensor sorted, weft_tensor values, bool righ
                                      : "the rows that are searched are not those of "
                                        "the values");
     }
+    wf_ctx *c = wf_ctx_get();
+    const int at = wf_device_of_handle(c, sorted), there = wf_device_of_handle(c, values);
+    if (at != there && (there != WF_DEVICE_HOST || v.type.rank > 0)) {
+        return searched_elsewhere(sorted, values, at, there);
+    }
     WF_CALLED(w, "searchsorted", sorted, values);
     const weft_shape shape = weft_shape_from(v.type.rank, v.type.dims);
     weft_tensor pair[2] = {sorted, values};
-    wf_ctx *c = wf_ctx_get();
     weft_scope s = weft_scope_begin();
     weft_no_grad_begin();
-    weft_tensor y = c->recorder || wf_device_of_handle(c, sorted) != WF_DEVICE_HOST
+    weft_tensor y = c->recorder || at != WF_DEVICE_HOST
                         ? search_unseen(pair, a.type.dims[lead], shape, right)
                         : search(pair, rows, shape, right);
     weft_no_grad_end();

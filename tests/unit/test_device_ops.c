@@ -44,6 +44,21 @@ Test(device_ops, rows_without_a_kernel_go_through_the_host_and_are_counted)
     cr_assert_gt(n, 4);
 }
 
+/* Whichever of the two is on the device; a number may be anywhere. */
+Test(device_ops, what_is_searched_is_where_the_values_are)
+{
+    device_double_install();
+    weft_tensor sorted = weft_arange(0, 5, 1, WEFT_I64),
+                values = weft_ones(weft_shape(3), WEFT_I64);
+    weft_tensor far = weft_to(sorted, WEFT_CUDA(0)), far_values = weft_to(values, WEFT_CUDA(0));
+    check_error("searchsorted", weft_searchsorted(far, values, false), WEFT_EINVALID,
+                "operand 0 on cuda:0, operand 1 on cpu");
+    check_error("searchsorted", weft_searchsorted(sorted, far_values, false), WEFT_EINVALID,
+                "operand 0 on cpu, operand 1 on cuda:0");
+    cr_assert_eq(weft_item_f64(weft_searchsorted(far, weft_i(2), false)), 2);
+    cr_assert_eq(weft_item_f64(weft_sum(weft_searchsorted(far, far_values, true))), 6);
+}
+
 Test(device_ops, gradients)
 {
     device_double_install();
