@@ -58,8 +58,6 @@
 #define WF_HALF_ON_X4(NAME) WF_PROBE(WF_X4_HALF_##NAME)
 #define WF_X4_VJP_FN(NAME) WF_SYM(wf_x4_vjp_##NAME)
 #define WF_X1_VJP_FN(NAME) WF_SYM(wf_x1_vjp_##NAME)
-/* The kernel of a row from bf16 to bf16; NULL: there is none. */
-wf_map_fn WF_SYM(wf_map_half)(wf_op op);
 #define WF_X4_DECLARE_VJP_0(NAME)
 #define WF_X4_DECLARE_VJP_1(NAME)                                                                  \
     void WF_X4_VJP_FN(NAME)(void *dst, const void *const *src, size_t n, unsigned bcast);          \

@@ -51,6 +51,7 @@ WF_INLINE void store_halves(uint16_t *p, wf_x4 y)
     WF_KEEP_HALF(NAME)(WF_X4_HALF_KERNEL(NAME, expr))
 #include "jit/ir/ops.def"
 
+/* The kernel of a row from bf16 to bf16 (declared by copy.inc.c, whose table has it); NULL: there is none. */
 wf_map_fn WF_SYM(wf_map_half)(wf_op op)
 {
 #define UNARY(NAME, name, types, rare, ulp, expr, vjp)                                             \

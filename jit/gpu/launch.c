@@ -99,8 +99,9 @@ void wf_gpu_divisor(uint64_t w[WF_CU_DIVISOR], int64_t extent)
 bool wf_gpu_is_far(const wf_view *v)
 {
     int64_t lo, hi;
-    wf_map_reach(v->rank, v->dims, v->strides, &lo, &hi);
-    return hi >= INT32_MAX || lo <= -(int64_t)INT32_MAX || wf_view_numel(v) >= INT32_MAX;
+    const int names = wf_map_reach(v->rank, v->dims, v->strides, &lo, &hi);
+    return names < 0 || hi >= INT32_MAX || lo <= -(int64_t)INT32_MAX ||
+           wf_view_numel(v) >= INT32_MAX;
 }
 
 void *wf_gpu_temp(wf_gpu_temps *t, size_t nbytes, wf_why *why)

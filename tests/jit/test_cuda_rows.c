@@ -13,6 +13,7 @@
 #include "eager/dense.h"
 #include "eager/exec.h"
 #include "tests/jit/cuda_support.h"
+#include "jit/gpu/impl.h"
 #include "jit/ir/kir.h"
 #include "tests/jit/values.h"
 
@@ -295,6 +296,26 @@ Test(cuda_rows, moves)
 }
 
 #ifndef WEFT_GPU_RUNNER
+/* Offsets of 32 bits serve what they reach; what 64 do not count is not near, either. */
+Test(cuda_rows, views_that_are_far)
+{
+    static const struct {
+        int64_t dims[2], strides[2];
+        bool far;
+    } views[] = {{{3, 2}, {2, 1}, false},
+                 {{3, 2}, {INT64_C(1) << 30, 1}, true},
+                 {{2, 2}, {-(INT64_C(1) << 31), 1}, true},
+                 {{3, 2}, {INT64_C(1) << 62, 1}, true},
+                 {{2, 2}, {INT64_MAX, 1}, true},
+                 {{3, 0}, {INT64_C(1) << 62, 1}, false}};
+    for (size_t i = 0; i < sizeof views / sizeof *views; i++) {
+        wf_view v = {.dtype = WEFT_F32, .rank = 2};
+        memcpy(v.dims, views[i].dims, sizeof views[i].dims);
+        memcpy(v.strides, views[i].strides, sizeof views[i].strides);
+        cr_assert_eq(wf_gpu_is_far(&v), views[i].far, "view %zu", i);
+    }
+}
+
 /* Hundreds of small parts, of which some are empty, some too large to be joined and some not contiguous: the host's bits, in a few
  * launches. */
 Test(cuda_rows, many_parts)
