@@ -211,11 +211,12 @@ static int add(task *t)
         status = wf_gpu_copy(t->ordinal, &acc, &e->src[0], e->why);
     if (status == 0)
         status = wf_gpu_dense(&t->temps, &e->src[2], e->src[2].dtype, &values, e->why);
-    /* of vectors both are the same, and one of them does not walk all indices in one thread */
-    const bool slices =
-        e->op == WF_OP_INDEX_ADD || (dst->rank == 1 && values.dims[0] == wf_view_numel(&t->index));
-    if (status == 0 && wf_view_numel(&values) > 0)
+    if (status == 0 && wf_view_numel(&values) > 0) {
+        /* of vectors both are the same, and one of them does not walk all indices in one thread */
+        const bool slices = e->op == WF_OP_INDEX_ADD ||
+                            (dst->rank == 1 && values.dims[0] == wf_view_numel(&t->index));
         status = slices ? launch_index_add(t, &acc, &values) : launch_scatter_add(t, &acc, &values);
+    }
     if (status == 0 && compute != dst->dtype)
         status = wf_gpu_copy(t->ordinal, dst, &acc, e->why);
     return status;
