@@ -1654,5 +1654,8 @@ Test(graph, pictures_of_multiples)
     cr_assert_eq(strncmp(said, "symbol n = 30, of 30<=n<=90, n%30==0\nsymbol m = 3\nstep 0 ", 56),
                  0, "%s", said);
     free(said);
+    cr_assert_eq(weft_graph_explain(g, &x, 1, NULL), WEFT_EINVALID);
+    cr_assert(strstr(weft_last_error(), "graph_explain: the file is NULL"), "%s",
+              weft_last_error());
     weft_graph_free(g);
 }
