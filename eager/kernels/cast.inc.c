@@ -27,8 +27,10 @@
 #define WF_CTYPE_f32 float
 #define WF_CTYPE_f64 double
 
+/* Others are made of these: no second copies. */
+#define OUT_OF_LINE static __attribute__((noinline))
 #define WF_CAST(to, from)                                                                          \
-    static void c_##to##_##from(void *dst, const void *src, size_t n)                              \
+    OUT_OF_LINE void c_##to##_##from(void *dst, const void *src, size_t n)                         \
     {                                                                                              \
         WF_CTYPE_##to *d = dst;                                                                    \
         const WF_CTYPE_##from *s = src;                                                            \
@@ -101,7 +103,7 @@ static inline __m512i upper_halves(void)
         odd[k] = (uint16_t)(2 * k + 1);
     return _mm512_loadu_si512(odd);
 }
-static void c_bf16_f32(void *dst, const void *src, size_t n)
+OUT_OF_LINE void c_bf16_f32(void *dst, const void *src, size_t n)
 {
     uint16_t *d = dst;
     const float *s = src;
@@ -144,7 +146,7 @@ static inline void bf16_of_32(uint16_t *d, const float *s)
     _mm256_storeu_si256((void *)d, bf16_of_16(a, b, nan));
     _mm256_storeu_si256((void *)(d + 16), bf16_of_16(e, f, nan));
 }
-static void c_bf16_f32(void *dst, const void *src, size_t n)
+OUT_OF_LINE void c_bf16_f32(void *dst, const void *src, size_t n)
 {
     uint16_t *d = dst;
     const float *s = src;
@@ -161,7 +163,7 @@ WF_CAST(bf16, f32)
 #endif
 
 #if defined(__F16C__)
-static void c_f32_f16(void *dst, const void *src, size_t n)
+OUT_OF_LINE void c_f32_f16(void *dst, const void *src, size_t n)
 {
     float *d = dst;
     const uint16_t *s = src;
@@ -175,7 +177,7 @@ static void c_f32_f16(void *dst, const void *src, size_t n)
     for (; i < n; i++)
         d[i] = wf_f32_of_f16(s[i]);
 }
-static void c_f16_f32(void *dst, const void *src, size_t n)
+OUT_OF_LINE void c_f16_f32(void *dst, const void *src, size_t n)
 {
     uint16_t *d = dst;
     const float *s = src;
