@@ -36,16 +36,12 @@
         __attribute__((unused)) const T *w, __attribute__((unused)) T p,                           \
         __attribute__((unused)) T q
 
-/* Elements [i, n) of the last, short group of a block, as 64 lanes. */
-WF_INLINE void FN(WF_JOIN(NAME, tail))(T *t, PARAMS, int64_t i, int64_t n)
+/* The elements of a register's first lanes, [i, n), fewer than it has; the identity in the others. */
+WF_INLINE V FN(WF_JOIN(NAME, part))(PARAMS, int64_t i, int64_t n)
 {
-#define LD(ptr) ((ptr)[i + j])
-    for (int64_t j = 0; j < WF_LANES; j++) {
-        t[j] = (T)(IDENTITY);
-    }
-    for (int64_t j = 0; j < n - i; j++) {
-        t[j] = (T)(EXPR);
-    }
+#define LD(ptr) WF_JOIN(WF_PART, SFX)((ptr) + i, n - i)
+    const V e = EXPR;
+    return WF_JOIN(WF_ONLY, SFX)(n - i, e, WF_JOIN(wf_all, SFX)((T)(IDENTITY)));
 #undef LD
 }
 
@@ -54,7 +50,6 @@ WF_INLINE T FN(WF_JOIN(NAME, block))(PARAMS, int64_t i, int64_t n)
 {
 #define LD(ptr) ((V) * (const VMEM *)((ptr) + i + k * VN))
     V a[NA];
-    T t[WF_LANES];
     if (n - i >= WF_LANES) {
         WF_UNROLL for (int k = 0; k < NA; k++)
         {
@@ -71,18 +66,22 @@ WF_INLINE T FN(WF_JOIN(NAME, block))(PARAMS, int64_t i, int64_t n)
             }
 #endif
         }
-        if (i < n) {
-            FN(WF_JOIN(NAME, tail))(t, ARGS, i, n);
-            WF_UNROLL for (int k = 0; k < NA; k++)
-            {
-                a[k] = a[k] OP((V) * (const VMEM *)(t + k * VN));
-            }
-        }
     } else {
-        FN(WF_JOIN(NAME, tail))(t, ARGS, i, n);
         WF_UNROLL for (int k = 0; k < NA; k++)
         {
-            a[k] = (V) * (const VMEM *)(t + k * VN);
+            a[k] = WF_JOIN(wf_all, SFX)((T)(IDENTITY));
+        }
+    }
+    if (i < n) {
+        const int whole = (int)(n - i) / VN;
+        const V last = FN(WF_JOIN(NAME, part))(ARGS, i + whole * VN, n);
+        WF_UNROLL for (int k = 0; k < NA; k++)
+        {
+            if (k < whole) {
+                a[k] = a[k] OP(EXPR);
+            } else if (k == whole) {
+                a[k] = a[k] OP last;
+            }
         }
     }
     WF_UNROLL for (int h = NA / 2; h >= 1; h /= 2)

@@ -51,6 +51,80 @@ WF_FOLD4_8(wf_fold4_f64, wf_vec_f64)
 WF_FOLD4_8(wf_fold4_f32, wf_vec_f32)
 #endif
 
+WF_INLINE wf_vec_f32 wf_all_f32(float x)
+{
+    return x - (wf_vec_f32){0}; /* of -0, too */
+}
+WF_INLINE wf_vec_f64 wf_all_f64(double x)
+{
+    return x - (wf_vec_f64){0};
+}
+WF_INLINE wf_vec_i64 wf_all_i64(uint64_t x)
+{
+    return x - (wf_vec_i64){0};
+}
+
+/* WF_PART: the `left` elements at p, fewer than a register has, and zeros; nothing behind them is read. WF_ONLY: that many lanes
+ * of v, the others of `other`. */
+#if WF_VBYTES == 64
+#define WF_FIRST(left) ((1u << (left)) - 1)
+#define WF_PART_f32(p, left) ((wf_vec_f32)_mm512_maskz_loadu_ps((__mmask16)WF_FIRST(left), (p)))
+#define WF_PART_f64(p, left) ((wf_vec_f64)_mm512_maskz_loadu_pd((__mmask8)WF_FIRST(left), (p)))
+#define WF_PART_i64(p, left) ((wf_vec_i64)_mm512_maskz_loadu_epi64((__mmask8)WF_FIRST(left), (p)))
+#define WF_ONLY_f32(left, v, other)                                                                \
+    ((wf_vec_f32)_mm512_mask_mov_ps((__m512)(other), (__mmask16)WF_FIRST(left), (__m512)(v)))
+#define WF_ONLY_f64(left, v, other)                                                                \
+    ((wf_vec_f64)_mm512_mask_mov_pd((__m512d)(other), (__mmask8)WF_FIRST(left), (__m512d)(v)))
+#define WF_ONLY_i64(left, v, other)                                                                \
+    ((wf_vec_i64)_mm512_mask_mov_epi64((__m512i)(other), (__mmask8)WF_FIRST(left), (__m512i)(v)))
+#else
+/* All bits of the first `bytes` bytes. */
+WF_INLINE wf_vec_i64 wf_first(int64_t bytes)
+{
+    static const int64_t ones[2 * WF_VBYTES / 8] = {
+        -1,
+        -1,
+#if WF_VBYTES == 32
+        -1,
+        -1
+#endif
+    };
+    wf_vec_i64 m;
+    memcpy(&m, (const char *)ones + WF_VBYTES - bytes, sizeof m);
+    return m;
+}
+#define WF_ONLY(T, SFX)                                                                            \
+    WF_INLINE wf_vec_##SFX WF_ONLY_##SFX(int64_t left, wf_vec_##SFX v, wf_vec_##SFX other)         \
+    {                                                                                              \
+        const wf_vec_i64 m = wf_first(left * (int64_t)sizeof(T));                                  \
+        return (wf_vec_##SFX)(((wf_vec_i64)v & m) | ((wf_vec_i64)other & ~m));                     \
+    }
+WF_ONLY(float, f32)
+WF_ONLY(double, f64)
+WF_ONLY(uint64_t, i64)
+#undef WF_ONLY
+#if WF_VBYTES == 32
+#define WF_PART_f32(p, left) ((wf_vec_f32)_mm256_maskload_ps((p), (__m256i)wf_first(4 * (left))))
+#define WF_PART_f64(p, left) ((wf_vec_f64)_mm256_maskload_pd((p), (__m256i)wf_first(8 * (left))))
+#define WF_PART_i64(p, left)                                                                       \
+    ((wf_vec_i64)_mm256_maskload_epi64((const void *)(p), (__m256i)wf_first(8 * (left))))
+#else
+#define WF_PART(T, SFX)                                                                            \
+    WF_INLINE wf_vec_##SFX WF_PART_##SFX(const T *p, int64_t left)                                 \
+    {                                                                                              \
+        wf_vec_##SFX v = {0};                                                                      \
+        for (int64_t i = 0; i < left; i++) {                                                       \
+            v[i] = p[i];                                                                           \
+        }                                                                                          \
+        return v;                                                                                  \
+    }
+WF_PART(float, f32)
+WF_PART(double, f64)
+WF_PART(uint64_t, i64)
+#undef WF_PART
+#endif
+#endif
+
 /* max/min of one register, and a mask that remembers whether a NaN was seen. With a NaN operand the
  * result lane is unspecified: the mask decides. */
 #if WF_VBYTES == 64

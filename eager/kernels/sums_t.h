@@ -100,6 +100,41 @@ WF_INLINE void FN(pad)(S *few, const S *x, int64_t i, int64_t n)
         _mm512_storeu_si512(few + k, v);
     }
 }
+#elif defined(__AVX2__)
+/* As above; of halves, which no load leaves out one by one, pairs and the last one. */
+static __attribute__((noinline)) void FN(pad)(S *few, const S *x, int64_t i, int64_t n)
+{
+    enum { PER = 32 / sizeof(S) };
+    WF_UNROLL for (int k = 0; k < WF_LANES; k += PER)
+    {
+        const void *from = x + i + k;
+        const int left = (int)(n - i) - k;
+        __m256i v;
+        if (sizeof(S) == 2) {
+            const __m256i place =
+                _mm256_setr_epi16(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+            const __m256i pairs = _mm256_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15);
+            v = _mm256_maskload_epi32(from, _mm256_cmpgt_epi32(_mm256_set1_epi32(left), pairs));
+            if (left > 0 && left < PER && left % 2) {
+                const __m256i last = _mm256_set1_epi16((short)x[n - 1]);
+                v = _mm256_blendv_epi8(
+                    v, last, _mm256_cmpeq_epi16(_mm256_set1_epi16((short)(left - 1)), place));
+            }
+            v = _mm256_blendv_epi8(_mm256_set1_epi16(INT16_MIN), v,
+                                   _mm256_cmpgt_epi16(_mm256_set1_epi16((short)left), place));
+        } else if (sizeof(S) == 4) {
+            const __m256i place = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+            const __m256i m = _mm256_cmpgt_epi32(_mm256_set1_epi32(left), place);
+            v = _mm256_blendv_epi8(_mm256_set1_epi32(INT32_MIN), _mm256_maskload_epi32(from, m), m);
+        } else {
+            const __m256i place = _mm256_setr_epi64x(0, 1, 2, 3);
+            const __m256i m = _mm256_cmpgt_epi64(_mm256_set1_epi64x(left), place);
+            v = _mm256_blendv_epi8(_mm256_set1_epi64x(INT64_MIN), _mm256_maskload_epi64(from, m),
+                                   m);
+        }
+        _mm256_storeu_si256((void *)(few + k), v);
+    }
+}
 #else
 static __attribute__((noinline)) void FN(pad)(S *few, const S *x, int64_t i, int64_t n)
 {
