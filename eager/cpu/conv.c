@@ -205,11 +205,13 @@ static int by_dnnl(const wf_conv_desc *d, int kind, const void *src, const void 
 }
 
 /* Half types that oneDNN has no kernels for (f16; bf16 below AVX-512) are f32 convolutions of copies, rounded once: the
- * built-in kernels take 2 to 10 times as long. */
+ * built-in kernels take 2 to 10 times as long. Without memory for the copies there is no result: those kernels need less, but
+ * bits are not to depend on what is free. */
 static int is_made_in_f32(const wf_conv_desc *d)
 {
     return wf_dnnl_active() &&
-           (d->dtype == WEFT_F16 || (d->dtype == WEFT_BF16 && !wf_dnnl_in_order()));
+           (d->dtype == WEFT_F16 ||
+            (d->dtype == WEFT_BF16 && !wf_dnnl_in_order() && !wf_gemm_amx_active()));
 }
 
 /* Operands: src, weight, dst, bias. */

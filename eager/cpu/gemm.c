@@ -212,25 +212,29 @@ static bool turns_b(const wf_gemm_desc *d)
 }
 
 /*
- * The built-in kernels make the same bits however they are cut, so that one thread takes the whole and several take what keeps
- * all of them busy, of the longer side: a strip of rows packs B anew, one of columns A. Rows that are handed on are strips on
- * one thread, too, which then are in its caches.
+ * The built-in kernels make the same bits however they are cut, so that one thread takes the whole, up to what half types need
+ * in f32 beside it, and several take what keeps all of them busy, of the longer side: a strip of rows packs B anew, one of
+ * columns A. Rows that are handed on are strips on one thread, too, which then are in its caches; too few are not handed on.
  */
 static void cut_for_threads(blocks *w, double work)
 {
     enum { ROWS = 12, COLUMNS = 32 }; /* tiles are 4, 6 or 12 rows high and up to 32 columns wide */
+    enum { MOST_SUMS = 2 << 20 };
     const wf_gemm_desc *d = &w->d;
     const int64_t threads = wf_num_threads(), most_pieces = threads > 1 ? 4 * threads : 1;
     const int64_t worth =
         work / (double)MIN_WORK < 4096 ? (int64_t)(work / (double)MIN_WORK) : 4096;
     const int64_t handed = d->done ? d->m / 256 : 1;
-    const int64_t count = wf_least(worth, most(most_pieces, handed));
+    const int64_t sums = w->size < sizeof(float) ? d->m * d->n / MOST_SUMS : 1;
+    const int64_t count = wf_least(worth, most(most(most_pieces, handed), sums));
+    const int64_t strips = wf_least(count, most(1, d->m / (2 * ROWS)));
+    const bool hands_on = d->done && strips >= threads;
     if (count < 2)
         return;
-    if (!d->done && (d->b_cs == 1 ? d->n >= d->m : 2 * d->n >= d->m))
+    if (!hands_on && (d->b_cs == 1 ? d->n >= d->m : 2 * d->n >= d->m))
         w->bn = piece(d->n, wf_least(count, most(1, d->n / COLUMNS)), COLUMNS);
     else
-        w->bm = piece(d->m, wf_least(count, most(1, d->m / (2 * ROWS))), ROWS);
+        w->bm = piece(d->m, strips, ROWS);
 }
 
 /*
@@ -252,7 +256,7 @@ static int64_t columns_of_vector(const wf_gemm_desc *d, int64_t worth)
 /*
  * oneDNN repacks B in every strip of rows and A in every narrow strip of columns, so strips of rows
  * get B packed beforehand where oneDNN says how; else they are at least 256 high. Few rows are cut by
- * columns, and results that are wide. Eight strips are enough; a strip has MIN_WORK. A small result of long sums is two
+ * columns, and results that are wide. Eight strips are enough for it; a strip has MIN_WORK. A small result of long sums is two
  * strips, of rows where B is plain, of columns where it is transposed: that costs 1 to 3 % (rows of a transposed B 9 %).
  */
 static void choose_blocks(blocks *w)

@@ -37,7 +37,7 @@ typedef struct wf_gemm_desc {
     int64_t c_rs, c_bs;
     /* The bits of an element are to depend on its terms alone: not on strides, on which of A and B is which, nor (where there is
      * more than one row and one column) on how many rows and columns are multiplied at once. Where the back end has several
-     * orders to add in (oneDNN's f32 of SSE; long sums of bf16 on AVX-512) the product is WF_GEMM_UNSUPPORTED. */
+     * orders to add in (oneDNN's f32 of SSE, or kept from AVX-512; long sums of bf16 on AVX-512) the product is WF_GEMM_UNSUPPORTED. */
     int one_order;
     /* Half types only: NULL, or [n], added before the rounding where that is faster than an f32 product of widened
      * copies (one row; bf16 where the machine multiplies it); elsewhere a product with a bias is WF_GEMM_UNSUPPORTED. */

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "eager/alloc.h"
 #include "eager/cpu/gemm.h"
 #include "eager/cpuid.h"
 #include "eager/pool.h"
@@ -699,6 +700,27 @@ Test(gemm, finished_rows_are_handed_on)
             cr_expect(rc == WF_GEMM_OK || memcmp(f.rows, o.c, bytes) == 0, "case %zu", i);
             free(f.rows);
             free((void *)f.calls);
+            drop(&o);
+        }
+    }
+    wf_set_num_threads(1);
+}
+
+/* Sums of half types are f32 beside the result: of a part of it, at any number of threads. */
+Test(gemm, half_products_need_little_beside)
+{
+    enum { N = 4096, BESIDE = 40 << 20 /* of 64 MiB for the whole */ };
+    for (int threads = 1; threads <= 2; threads++) {
+        for (int dtype = WEFT_F16; dtype <= WEFT_BF16; dtype++) {
+            operands o = make(dtype, 1, N, N, 4, 0);
+            wf_alloc_stats s;
+            wf_set_num_threads(threads);
+            wf_alloc_reset_peak();
+            wf_alloc_get_stats(&s);
+            const int64_t before = s.live_bytes;
+            cr_assert_eq(wf_gemm(&o.d), WF_GEMM_OK);
+            wf_alloc_get_stats(&s);
+            cr_expect_leq(s.peak_bytes - before, BESIDE, "type %d, %d threads", dtype, threads);
             drop(&o);
         }
     }
