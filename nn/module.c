@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/dense.h"
 #include "eager/device.h"
 #include "eager/borrow.h"
 #include "nn/nn.h"
@@ -502,15 +503,29 @@ static const weft_named_tensor *entry_like(const weft_module *m, const char *nam
     return NULL;
 }
 
-static bool is_read_only(wf_ctx *c, weft_tensor t)
+/* Why t is no target, or holds nothing to read. */
+static void look_at(wf_ctx *c, weft_tensor t, bool is_written, bool is_read, wf_why *why)
 {
+    static const char copy[] = "make the module of a copy: weft_clone(x)";
     wf_hold how;
     wf_slot *s = wf_take_hold(c, t, &how);
-    const bool is = s && s->st->read_only;
-    if (s) {
-        wf_end_hold(c, s, how);
+    if (!s) {
+        return;
     }
-    return is;
+    const uint64_t broken = atomic_load_explicit(&s->st->broken, memory_order_acquire);
+    if (is_written && s->st->read_only) {
+        wf_fail(why, WEFT_EINVALID, "the target's memory is read-only");
+        wf_hint(why, copy);
+    } else if (is_written && !wf_map_is_injective(s->rank, wf_dims(s), wf_strides(s))) {
+        wf_fail(why, WEFT_ESHAPE, "several elements of the target share one address");
+        wf_hint(why, copy);
+    } else if (is_read && broken && broken != WF_ARRIVING) {
+        char name[WF_NAME_SIZE];
+        wf_fail(why, WEFT_EINVALID, "the %s holds no valid value: %s",
+                is_written ? "target" : "source", wf_broken_text(s->st->write_op, name));
+        wf_hint(why, "write it anew (weft_copy_, weft_fill_) before reading it");
+    }
+    wf_end_hold(c, s, how);
 }
 
 /* Before anything is written. */
@@ -526,25 +541,26 @@ static weft_status check_pair(const weft_module *m, const weft_module *source, i
     if (a.n < 0 || b.n < 0) {
         return weft_last_status();
     }
-    if (a.n != b.n || memcmp(a.v, b.v, (size_t)a.n * sizeof *a.v) != 0) {
-        const weft_tensor pair[2] = {to->tensor, from->tensor};
-        wf_why why;
-        wf_why_clear(&why);
-        wf_fail(&why, WEFT_ESHAPE, "'%s' has another shape in the source", to->name);
-        return (weft_status)wf_raise_status(wf_ctx_get(), op, 2, pair, &why);
-    }
     wf_ctx *c = wf_ctx_get();
+    const weft_tensor pair[2] = {to->tensor, from->tensor};
+    wf_why why;
+    wf_why_clear(&why);
+    if (a.n != b.n || memcmp(a.v, b.v, (size_t)a.n * sizeof *a.v) != 0) {
+        wf_fail(&why, WEFT_ESHAPE, "'%s' has another shape in the source", to->name);
+    } else if (m != source) {
+        look_at(c, to->tensor, true, m->trained[i] && weight != 1, &why);
+    }
+    if (!why.code && m != source) {
+        look_at(c, from->tensor, false, true, &why);
+    }
+    if (why.code) {
+        return (weft_status)wf_raise_status(c, op, 2, pair, &why);
+    }
     const int there = wf_device_of_handle(c, from->tensor);
     if (m->trained[i] && weight != 1 && there != wf_device_of_handle(c, to->tensor)) {
         wf_api_error(op, WEFT_EINVALID,
                      "'%s' is on %s in the source: move one of the two by weft_module_to", to->name,
                      wf_device_code_name(there));
-        return WEFT_EINVALID;
-    }
-    if (m != source && is_read_only(c, to->tensor)) {
-        wf_api_error(op, WEFT_EINVALID,
-                     "the memory of '%s' is read-only: make the module of a copy, weft_clone(x)",
-                     to->name);
         return WEFT_EINVALID;
     }
     return WEFT_OK;

@@ -83,8 +83,8 @@ WEFT_API weft_status weft_module_clip_grad_norm(weft_module *m, double max_norm,
 WEFT_API weft_status weft_module_clip_grad_value(weft_module *m, double value);
 /* A moving average of another module's parameters, or a copy of them: every parameter p of m := p + weight * (q - p), as weft_lerp,
  * where q is the source's of that name, or q itself where weight is 1; every buffer := the source's. weight in [0, 1]; not recorded
- * for gradients. The source has every name of m, in the same shape, else nothing is written (WEFT_EINVALID, WEFT_ESHAPE); types
- * may differ, devices where weight is 1. For evaluation: Polyak and Juditsky 1992; target networks: Lillicrap et al. 2016. */
+ * for gradients. The source has every name of m, in the same shape, and m's memory may be written, each element at an address of
+ * its own, else nothing is written (WEFT_EINVALID, WEFT_ESHAPE); types may differ, devices where weight is 1. For evaluation: Polyak and Juditsky 1992; target networks: Lillicrap et al. 2016. */
 WEFT_API weft_status weft_module_lerp(weft_module *m, const weft_module *source, double weight);
 
 /* -- initialisers ------------------------------------------------------------------------------------

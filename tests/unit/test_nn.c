@@ -762,8 +762,16 @@ Test(nn, averages_of_other_modules_are_refused)
             weft_from_blob((void *)(uintptr_t)fixed, two, WEFT_F32, .read_only = true));
     }
     const uint32_t before = weft_write_count(weft_module_get(a, "w"));
-    REFUSES(weft_module_lerp(a, b, 1), WEFT_EINVALID, "the memory of 'fixed' is read-only");
+    REFUSES(weft_module_lerp(a, b, 1), WEFT_EINVALID,
+            "the target's memory is read-only; operands: f32[2] 'fixed' (made at ");
     cr_assert_eq(weft_write_count(weft_module_get(a, "w")), before);
+    weft_module *wide = weft_module_new(NULL);
+    weft_module_parameter(wide, "w", weft_zeros(two, WEFT_F32));
+    weft_module_buffer(wide, "fixed", weft_expand(weft_full(weft_shape(1), 1, WEFT_F32), two));
+    REFUSES(weft_module_lerp(wide, b, 0.5), WEFT_ESHAPE,
+            "several elements of the target share one address; operands: f32[2] 'fixed'");
+    cr_assert_eq(weft_write_count(weft_module_get(wide, "w")), 0);
+    weft_module_free(wide);
     weft_module_free(a);
     weft_module_free(b);
 #undef REFUSES
