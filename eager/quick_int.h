@@ -39,6 +39,7 @@ __attribute__((noinline, unused)) static found pin(wf_ctx *c, weft_tensor t)
     return (found){s, (unsigned)how};
 }
 
+_Static_assert(WF_QUICK_ROW_SRC <= 8, "pins has eight bits for each way to hold an operand");
 /* n operands in the reverse order; bit i of pins: the first way to hold one, bit i + 8: the other. */
 __attribute__((noinline, unused)) static void let_go(wf_ctx *c, wf_slot *const *slot, int n,
                                                      unsigned pins)

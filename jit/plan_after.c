@@ -102,7 +102,7 @@ void wf_plan_after_open(wf_plan_after *x, const wf_plan_program *g, const wf_pro
     }
     x->g = g;
     x->args = *a;
-    x->args.axes = a->axes >> (lead - 1);
+    x->args.axes = lead > 0 ? a->axes >> (lead - 1) : a->axes; /* it is: wf_plan_may_follow */
     x->timed = wf_prof_is_on();
     atomic_init(&x->status, 0);
     atomic_init(&x->ns, 0);

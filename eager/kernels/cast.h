@@ -7,9 +7,10 @@
  * Invariants
  *  - to bool: x != 0 (NaN is true). Integer to integer wraps. Float to integer truncates towards zero,
  *    saturates, and NaN gives 0.
- *  - To a float type: one rounding to nearest even, whatever the source. f64 and i64 go to f16 and
+ *  - To a float type: one rounding to nearest even, whatever the source. f64, i64 and i32 go to f16 and
  *    bf16 through an f32 or f64 rounded to odd (the discarded bits leave a trace in the last bit),
- *    which makes the second rounding the only one that counts: it needs two spare bits and has 13.
+ *    which makes the second rounding the only one that counts: it needs two bits more than the result, and of f64's 13 that
+ *    are kept f16 has 11.
  *  - Written so that loops over them vectorise.
  */
 #ifndef EAGER_KERNELS_CAST_H

@@ -21,7 +21,7 @@ static saved save(weft_tensor x)
     weft_tensor w = weft_ones_like(x);
     weft_requires_grad_(w, true);
     weft_tensor copy = weft_clone(x); /* saved as an operand of a derivative */
-    return (saved){copy, weft_sum(weft_mul(w, copy))};
+    return (saved){copy, weft_sum(weft_exp(weft_mul(w, copy)))}; /* exp's gradient is dense */
 }
 
 /* The error says that `name` at `file`, or from no known place, changed the value. */
