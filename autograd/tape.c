@@ -537,12 +537,7 @@ const void *wf_tape_elements(wf_tape *t, wf_ref r, wf_ref user)
          atomic_load_explicit(&v->st->is_virtual, memory_order_acquire)) != 0) {
         return NULL;
     }
-    const int64_t *d = wf_tnode_dims(n);
-    int64_t step = 1;
-    for (int i = n->rank; i-- > 0; step *= d[i]) {
-        if (v->strides[i] != step) {
-            return NULL;
-        }
-    }
-    return (const char *)v->st->data + v->offset;
+    return wf_row_major(n->rank, wf_tnode_dims(n), v->strides) < 0
+               ? NULL
+               : (const char *)v->st->data + v->offset;
 }

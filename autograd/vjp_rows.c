@@ -122,9 +122,7 @@ weft_tensor wf_sum_to(weft_tensor g, int rank, const int64_t *dims)
 /* A number as the kernel reads it. */
 static void store_number(weft_tensor h, int compute, double *scalar)
 {
-    double d;
-    memcpy(&d, &h.serial, sizeof d);
-    d = h.context == WF_SCALAR_FLOAT ? d : (double)(int64_t)h.serial;
+    const double d = wf_scalar_f64(h);
     if (compute == WEFT_F32) {
         const float f = wf_plain_f32(d);
         memcpy(scalar, &f, sizeof f);
@@ -415,27 +413,28 @@ static bool sum_of_products(wf_vjp *v, int which, const wf_type *out, const wf_t
 
 /* -- the short way ------------------------------------------------------------------------------------------------ */
 
-/* The row-major elements of a gradient that has the node's type; -1: it is another, or they are more than one call of a kernel
- * runs. */
-static int64_t few_elements(const wf_tnode *n, wf_slot *g)
+static bool has_type(const wf_tnode *n, int dtype, int rank, const int64_t *dims)
 {
-    const int64_t *d = wf_tnode_dims(n), *e = wf_dims(g), *st = wf_strides(g);
-    int64_t all = 1;
-    bool plain = is_plain(g->st, NULL) && g->dtype == n->dtype && g->rank == n->rank;
-    for (int i = n->rank; plain && i-- > 0; all *= d[i]) {
-        plain = d[i] == e[i] && st[i] == all && d[i] <= WF_MAP_SMALL && all <= WF_MAP_SMALL;
+    const int64_t *d = wf_tnode_dims(n);
+    bool has = n->dtype == dtype && n->rank == rank;
+    for (int i = 0; has && i < rank; i++) {
+        has = d[i] == dims[i];
     }
-    return plain && all <= WF_MAP_SMALL ? all : -1;
+    return has;
 }
 
 static bool same_type(const wf_tnode *a, const wf_tnode *b)
 {
-    const int64_t *d = wf_tnode_dims(a), *e = wf_tnode_dims(b);
-    bool same = a->dtype == b->dtype && a->rank == b->rank;
-    for (int i = 0; same && i < a->rank; i++) {
-        same = d[i] == e[i];
-    }
-    return same;
+    return has_type(a, b->dtype, b->rank, wf_tnode_dims(b));
+}
+
+/* The row-major elements of a gradient that has the node's type; -1: it is another, or they are more than one call of a kernel
+ * runs. */
+static int64_t few_elements(const wf_tnode *n, wf_slot *g)
+{
+    const bool plain = is_plain(g->st, NULL) && has_type(n, g->dtype, g->rank, wf_dims(g));
+    const int64_t all = plain ? wf_slot_row_major(g) : -1;
+    return all <= WF_MAP_SMALL ? all : -1;
 }
 
 /* What the kernel reads for operand i of node r, or for its result (i == nsrc); NULL: it is not that simple. bcast: a number. */

@@ -164,9 +164,8 @@ static void print(const job *k, int threads, int n, bool traced, const compile *
     memcpy(eager, times[STEP], sizeof eager);
     memcpy(eager_cpu, times[STEP_CPU], sizeof eager_cpu);
     double *wall = traced ? times[TRACED] : eager, *cpu = traced ? times[TRACED_CPU] : eager_cpu;
-    static double
-        by_turns[2]
-                [MAX_STEPS]; /* of a traced step: how often it fits into the eager one behind it */
+    /* Of a traced step: how often it fits into the eager one behind it. */
+    static double by_turns[2][MAX_STEPS];
     for (int i = 0; i < n; i++) {
         by_turns[0][i] = eager[i] / wall[i];
         by_turns[1][i] = eager_cpu[i] / cpu[i];

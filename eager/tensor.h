@@ -128,17 +128,21 @@ static inline int64_t *wf_strides(wf_slot *s)
     return s->ext ? s->ext + s->rank : s->strides_;
 }
 /* Elements of a row-major slot; -1: it is another. */
-static inline __attribute__((always_inline)) int64_t wf_slot_row_major(wf_slot *s)
+static inline __attribute__((always_inline)) int64_t wf_row_major(int rank, const int64_t *dims,
+                                                                  const int64_t *strides)
 {
-    const int64_t *d = wf_dims(s), *st = wf_strides(s);
     int64_t n = 1;
-    for (int i = s->rank; i-- > 0;) {
-        if (st[i] != n) {
+    for (int i = rank; i-- > 0;) {
+        if (strides[i] != n) {
             return -1;
         }
-        n *= d[i];
+        n *= dims[i];
     }
     return n;
+}
+static inline __attribute__((always_inline)) int64_t wf_slot_row_major(wf_slot *s)
+{
+    return wf_row_major(s->rank, wf_dims(s), wf_strides(s));
 }
 /* The address of element [0, ...]. Not to be dereferenced while the storage is virtual. */
 static inline char *wf_slot_data(const wf_slot *s)

@@ -96,13 +96,13 @@ void wf_plan_after_open(wf_plan_after *x, const wf_plan_program *g, const wf_pro
 {
     const wf_program *p = g->program;
     const int64_t n = product->dims[product->rank - 1];
-    int lead = 0;
+    int lead = 1; /* of every view: wf_plan_may_follow has seen that they fold */
     for (int i = 0; i < p->noutput + p->ninput; i++) {
         fold_rows(i < p->noutput ? &a->dst[i] : &a->src[i - p->noutput], n, &x->view[i], &lead);
     }
     x->g = g;
     x->args = *a;
-    x->args.axes = lead > 0 ? a->axes >> (lead - 1) : a->axes; /* it is: wf_plan_may_follow */
+    x->args.axes = a->axes >> (lead - 1);
     x->timed = wf_prof_is_on();
     atomic_init(&x->status, 0);
     atomic_init(&x->ns, 0);

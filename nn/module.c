@@ -549,9 +549,9 @@ static weft_status check_pair(const weft_module *m, const weft_module *source, i
         wf_fail(&why, WEFT_ESHAPE, "'%s' has another shape in the source", to->name);
     } else if (m != source) {
         look_at(c, to->tensor, true, m->trained[i] && weight != 1, &why);
-    }
-    if (!why.code && m != source) {
-        look_at(c, from->tensor, false, true, &why);
+        if (!why.code) {
+            look_at(c, from->tensor, false, true, &why);
+        }
     }
     if (why.code) {
         return (weft_status)wf_raise_status(c, op, 2, pair, &why);

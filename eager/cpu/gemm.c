@@ -152,11 +152,15 @@ static int64_t most(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
+/* Pieces of `least` work each, up to `count`. */
+static int64_t pieces_worth(double work, double least, int64_t count)
+{
+    return work / least < (double)count ? (int64_t)(work / least) : count;
+}
 /* Strips of rows that share a packed B: at least 64 high, or two of at least 32. */
 static int64_t packed_strips(const wf_gemm_desc *d, double work)
 {
-    int64_t worth =
-        work / (2.0 * (double)MIN_WORK) < 16 ? (int64_t)(work / (2.0 * (double)MIN_WORK)) : 16;
+    const int64_t worth = pieces_worth(work, 2.0 * (double)MIN_WORK, 16);
     return wf_least(worth, d->m >= 128 ? d->m / 64 : d->m / 32);
 }
 
@@ -222,8 +226,7 @@ static void cut_for_threads(blocks *w, double work)
     enum { MOST_SUMS = 2 << 20 };
     const wf_gemm_desc *d = &w->d;
     const int64_t threads = wf_num_threads(), most_pieces = threads > 1 ? 4 * threads : 1;
-    const int64_t worth =
-        work / (double)MIN_WORK < 4096 ? (int64_t)(work / (double)MIN_WORK) : 4096;
+    const int64_t worth = pieces_worth(work, (double)MIN_WORK, 4096);
     const int64_t handed = d->done ? d->m / 256 : 1;
     const int64_t sums = w->size < sizeof(float) ? d->m * d->n / MOST_SUMS : 1;
     const int64_t count = wf_least(worth, most(most(most_pieces, handed), sums));
@@ -244,9 +247,8 @@ static void cut_for_threads(blocks *w, double work)
 static int64_t columns_of_vector(const wf_gemm_desc *d, int64_t worth)
 {
     const bool in_place = d->b_cs == 1 || (d->b_rs == 1 && d->k >= SHORT_COLUMN);
-    const int64_t threads = wf_num_threads(), most_pieces = !in_place     ? 8
-                                                            : threads > 1 ? 2 * threads
-                                                                          : 1;
+    const int64_t threads = wf_num_threads();
+    const int64_t most_pieces = !in_place ? 8 : threads > 1 ? 2 * threads : 1;
     int64_t bn = piece(d->n, wf_least(wf_least(worth, most_pieces), most(1, d->n / 256)), 64);
     while (in_place && d->n > bn && d->n % bn == 1)
         bn += 64;
@@ -263,7 +265,7 @@ static void choose_blocks(blocks *w)
 {
     const wf_gemm_desc *d = &w->d;
     double work = (double)d->m * (double)d->n * (double)d->k;
-    int64_t worth = work / (double)MIN_WORK < 8 ? (int64_t)(work / (double)MIN_WORK) : 8;
+    int64_t worth = pieces_worth(work, (double)MIN_WORK, 8);
     int64_t tall = most(2, wf_least(d->m / 256, most(8, d->m / 512)));
     int64_t wide =
         w->way == BY_ONEDNN ? most(2, wf_least(d->n / 512, 8)) : most(2, wf_least(d->n / 128, 8));
@@ -312,8 +314,8 @@ static void choose_slices(blocks *w)
     if ((w->way != BY_PAIRS && w->way != BY_KERNELS) || d->batch > 1 || d->m >= 128 ||
         d->n >= 128 || d->k < 2 * MIN_SLICE)
         return;
-    const double worth = work / (2.0 * (double)MIN_WORK);
-    const int64_t count = wf_least(worth < 8 ? (int64_t)worth : 8, d->k / MIN_SLICE);
+    const int64_t worth = pieces_worth(work, 2.0 * (double)MIN_WORK, 8);
+    const int64_t count = wf_least(worth, d->k / MIN_SLICE);
     if (count < 2)
         return;
     w->bk = piece(d->k, count, 64);

@@ -38,11 +38,10 @@ typedef struct elem {
     wf_kir hurried;    /* a quicker body, empty if there is none */
     wf_ll_split quick; /* the same, split */
     int n;             /* of the stage */
-    int nsub;          /* vectors written out, one behind another: a group of 64, or */
-    bool
-        looped; /* one, with which a loop goes through the group; totals have their lanes in memory */
-    int step;   /* elements of all of them */
-    bool ordered; /* some total is */
+    int nsub;          /* vectors written out, one behind another: a group of 64, or, looped, one */
+    int step;          /* elements of all of them */
+    bool looped;       /* a loop goes through the group; totals have their lanes in memory */
+    bool ordered;      /* some total is */
     int ntotal;
     wf_ll_total totals[WF_KIR_MAX_OUT];
     uint64_t used[2]; /* operands that are read; written */
@@ -497,12 +496,11 @@ static void group_pointers(elem *e)
         const wf_ll T = wf_ll_type(operand_type(w, i), 1);
         if (!(all >> i & 1))
             continue;
-        if (e->looped)
+        snprintf(buffer, sizeof buffer, "%%buf%d", i);
+        if (e->looped) {
             snprintf(buffer, sizeof buffer, "%%s%dB%d", n, i);
-        else
-            snprintf(buffer, sizeof buffer, "%%buf%d", i);
-        if (e->looped)
             P("  %s = getelementptr %s, ptr %%buf%d, i64 %%s%dat\n", buffer, T.s, i, n);
+        }
         P("  %%s%dD%d = getelementptr %s, ptr %%R%d, i64 %%s%di\n"
           "  %%s%dU%d = select i1 %%s%dfull, ptr %%s%dD%d, ptr %s\n",
           n, i, T.s, i, n, n, i, n, n, i, buffer);
