@@ -48,18 +48,36 @@ static void sync_folder(const char *path)
     wf_mfree(folder);
 }
 
-weft_status wf_file_write(const char *op, const char *path, const wf_file_part *parts, int n)
+/* A new file beside target, of its name as far as that leaves room for more. Names that are taken are passed over: a process
+ * of this number, which in a container is often 1, may have died while it wrote. */
+static int open_temporary(const char *target, mode_t mode, char *temporary, size_t size)
 {
     static _Atomic unsigned serial;
-    size_t size = strlen(path) + 40;
+    const char *slash = strrchr(target, '/');
+    const int folder = slash ? (int)(slash + 1 - target) : 0;
+    int fd;
+    do {
+        snprintf(temporary, size, "%.*s%.200s.tmp-%ld-%u", folder, target, target + folder,
+                 (long)getpid(), atomic_fetch_add(&serial, 1));
+        fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    } while (fd < 0 && errno == EEXIST);
+    return fd;
+}
+
+/* 0, or an errno. Target is no link; old: what is there now, or NULL. */
+static int replace(const char *target, const struct stat *old, const wf_file_part *parts, int n)
+{
+    size_t size = strlen(target) + 40;
     char *temporary = wf_malloc(size);
     if (!temporary) {
-        wf_api_error(op, WEFT_ENOMEM, "'%s': no memory", path);
-        return WEFT_ENOMEM;
+        return ENOMEM;
     }
-    snprintf(temporary, size, "%s.tmp-%ld-%u", path, (long)getpid(), atomic_fetch_add(&serial, 1));
-    int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    int fd = open_temporary(target, old ? 0600 : 0666, temporary, size);
     bool ok = fd >= 0;
+    if (ok && old) { /* only its owner may read a private file, also while it is written */
+        (void)!fchown(fd, old->st_uid, old->st_gid);
+        (void)!fchmod(fd, old->st_mode & 0777); /* not every file system has modes */
+    }
     for (int i = 0; i < n && ok; i++) {
         ok = write_all(fd, parts[i].data, parts[i].size);
     }
@@ -68,27 +86,45 @@ weft_status wf_file_write(const char *op, const char *path, const wf_file_part *
     if (fd >= 0) {
         close(fd);
     }
-    if (ok && rename(temporary, path) != 0) {
+    if (ok && rename(temporary, target) != 0) {
         error = errno;
         ok = false;
     }
     if (ok) {
-        sync_folder(path);
+        sync_folder(target);
     } else if (fd >= 0) {
         unlink(temporary);
     }
     wf_mfree(temporary);
-    if (!ok) {
-        wf_api_error(op, WEFT_EIO, "'%s': %s", path, strerror(error));
+    return ok ? 0 : error;
+}
+
+weft_status wf_file_write(const char *op, const char *path, const wf_file_part *parts, int n)
+{
+    struct stat old;
+    char *target = realpath(path, NULL);
+    int error = target && stat(target, &old) == 0 ? 0 : errno;
+    const char *wrong = NULL;
+    if (error == 0 && !S_ISREG(old.st_mode)) {
+        wrong = S_ISDIR(old.st_mode) ? "it is a folder"
+                                     : "it is no regular file, which alone can be replaced";
+    } else if (error == 0 || error == ENOENT) { /* nothing is there, or a link to nothing */
+        error = replace(error ? path : target, error ? NULL : &old, parts, n);
     }
-    return ok ? WEFT_OK : WEFT_EIO;
+    free(target);
+    if (error || wrong) {
+        wf_api_error(op, error == ENOMEM ? WEFT_ENOMEM : WEFT_EIO, "'%s': %s", path,
+                     wrong ? wrong : strerror(error));
+    }
+    return error == ENOMEM ? WEFT_ENOMEM : error || wrong ? WEFT_EIO : WEFT_OK;
 }
 
 static const unsigned char nothing[1];
 
 const unsigned char *wf_file_map(const char *op, const char *path, size_t *size)
 {
-    int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    /* O_NONBLOCK: a FIFO is refused, not waited for. */
+    int fd = path ? open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1;
     struct stat st;
     *size = 0;
     if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {

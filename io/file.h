@@ -11,8 +11,8 @@ typedef struct wf_file_part {
     size_t size;
 } wf_file_part;
 
-/* Writes the parts to a temporary file in the folder of path, syncs it, renames it to path and syncs the
- * folder. An error is recorded in the name of op. */
+/* Writes the parts to a temporary file beside the one that path names or leads to, syncs it, renames it to that and syncs the
+ * folder. The mode of a file that is replaced stays; what is no regular file is not replaced. An error is recorded in the name of op. */
 weft_status wf_file_write(const char *op, const char *path, const wf_file_part *parts, int n);
 
 /* Maps a regular file; *size may be 0, then the address is not NULL but nothing may be read. NULL with an

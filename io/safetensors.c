@@ -12,16 +12,12 @@
  * Memory is taken only for what was read: strings in one block of the header's size, entries as they are
  * met.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "eager/alloc.h"
+#include "io/file.h"
 #include "io/json.h"
 #include "io/safetensors.h"
 
@@ -43,7 +39,7 @@ typedef struct entry {
 /* The file's bytes; held by the open file and by every tensor on them. */
 typedef struct mapping {
     _Atomic int64_t refs;
-    unsigned char *base;
+    const unsigned char *base;
     size_t size;
     bool mapped; /* else malloc */
 } mapping;
@@ -69,9 +65,9 @@ static void release_mapping(void *arg)
         return;
     }
     if (m->mapped) {
-        munmap(m->base, m->size);
+        wf_file_unmap(m->base, m->size);
     } else {
-        wf_mfree(m->base);
+        wf_mfree((void *)(uintptr_t)m->base);
     }
     wf_mfree(m);
 }
@@ -389,7 +385,7 @@ static weft_safetensors *read_mapping(mapping *map, const char *source)
     return wrong ? reject(f, source, wrong, -1) : f;
 }
 
-static mapping *new_mapping(unsigned char *base, size_t size, bool mapped)
+static mapping *new_mapping(const unsigned char *base, size_t size, bool mapped)
 {
     mapping *m = wf_malloc(sizeof *m);
     if (m) {
@@ -423,34 +419,14 @@ weft_safetensors *weft_safetensors_open(const char *path)
         wf_api_null("safetensors", "the path");
         return NULL;
     }
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat st;
-    if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-        wf_api_error("safetensors", WEFT_EIO, "%s: %s", path,
-                     fd < 0 ? strerror(errno) : "not a regular file");
-        if (fd >= 0) {
-            close(fd);
-        }
-        return NULL;
+    size_t size;
+    const unsigned char *base = wf_file_map("safetensors", path, &size);
+    mapping *m = base ? new_mapping(base, size, true) : NULL;
+    if (base && !m) {
+        wf_file_unmap(base, size);
+        wf_api_error("safetensors", WEFT_ENOMEM, "%s: no memory", path);
     }
-    size_t size = (size_t)st.st_size;
-    if (size < 8) {
-        close(fd);
-        wf_api_error("safetensors", WEFT_EIO,
-                     "%s: shorter than the 8 bytes that state the header's size", path);
-        return NULL;
-    }
-    void *base = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
-    close(fd);
-    mapping *m = base != MAP_FAILED ? new_mapping(base, size, true) : NULL;
-    if (!m) {
-        if (base != MAP_FAILED) {
-            munmap(base, size);
-        }
-        wf_api_error("safetensors", WEFT_ENOMEM, "%s: cannot be mapped", path);
-        return NULL;
-    }
-    return read_mapping(m, path);
+    return m ? read_mapping(m, path) : NULL;
 }
 
 /* -- access ------------------------------------------------------------------------------------------- */

@@ -7,9 +7,13 @@
  */
 #include <criterion/criterion.h>
 #include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -326,6 +330,86 @@ Test(safetensors, saves_views_and_replaces_whole_files)
     weft_safetensors *again = weft_safetensors_open(path);
     cr_assert_eq(weft_safetensors_count(again), 2);
     weft_safetensors_close(again);
+    weft_safetensors_close(f);
+    unlink(path);
+    cr_assert_eq(rmdir(folder), 0, "a temporary file was left behind");
+}
+
+/* A file is replaced where it lies, and stays as private as it was; what others left beside it is in nobody's way. */
+Test(safetensors, saves_through_links_and_keeps_modes)
+{
+    char folder[128], path[200], link_path[200], taken[300], name[512];
+    struct stat st;
+    scratch_path(folder, sizeof folder, "modes");
+    cr_assert_eq(mkdir(folder, 0700), 0);
+    snprintf(path, sizeof path, "%s/x.safetensors", folder);
+    snprintf(link_path, sizeof link_path, "%s/latest", folder);
+    weft_named_tensor t = {"t", weft_arange(0, 12, 1, WEFT_F32)}, u = {"u", t.tensor};
+    cr_assert_eq(weft_safetensors_save(path, &t, 1, NULL, 0), WEFT_OK, "%s", weft_last_error());
+    cr_assert_eq(chmod(path, 0600), 0);
+    cr_assert_eq(symlink("x.safetensors", link_path), 0);
+    cr_assert_eq(weft_safetensors_save(link_path, &u, 1, NULL, 0), WEFT_OK);
+    cr_assert(lstat(link_path, &st) == 0 && S_ISLNK(st.st_mode), "the link was replaced");
+    cr_assert(stat(path, &st) == 0 && (st.st_mode & 0777) == 0600, "%o", (unsigned)st.st_mode);
+    weft_safetensors *f = weft_safetensors_open(path);
+    cr_assert(weft_ok(weft_safetensors_get(f, "u")), "the file behind the link is the old one");
+    weft_safetensors_close(f);
+    for (int i = 0; i < 64; i++) { /* of a process of the same number that died */
+        snprintf(taken, sizeof taken, "%s.tmp-%ld-%d", path, (long)getpid(), i);
+        cr_assert_eq(close(open(taken, O_CREAT | O_EXCL | O_WRONLY, 0600)), 0);
+    }
+    cr_assert_eq(weft_safetensors_save(path, &t, 1, NULL, 0), WEFT_OK, "%s", weft_last_error());
+    for (int i = 0; i < 64; i++) {
+        snprintf(taken, sizeof taken, "%s.tmp-%ld-%d", path, (long)getpid(), i);
+        cr_assert_eq(unlink(taken), 0);
+    }
+    snprintf(name, sizeof name, "%s/%0255d", folder, 1); /* as long as a name can be */
+    cr_assert_eq(weft_safetensors_save(name, &t, 1, NULL, 0), WEFT_OK, "%s", weft_last_error());
+    cr_assert(unlink(name) == 0 && unlink(link_path) == 0 && unlink(path) == 0);
+    cr_assert_eq(rmdir(folder), 0, "a temporary file was left behind");
+}
+
+Test(safetensors, a_fifo_is_neither_waited_for_nor_replaced, .timeout = 60)
+{
+    char path[200];
+    struct stat st;
+    scratch_path(path, sizeof path, "fifo");
+    weft_named_tensor t = {"t", weft_arange(0, 12, 1, WEFT_F32)};
+    cr_assert_eq(mkfifo(path, 0600), 0);
+    cr_assert_null(weft_safetensors_open(path));
+    cr_assert_null(weft_npz_open(path));
+    cr_assert_eq(weft_error_status(weft_npy_load(path)), WEFT_EIO);
+    cr_assert_eq(weft_safetensors_save(path, &t, 1, NULL, 0), WEFT_EIO);
+    cr_assert(strstr(weft_last_error(), "no regular file"), "%s", weft_last_error());
+    cr_assert_eq(weft_npz_save(path, &t, 1), WEFT_EIO);
+    cr_assert_eq(weft_npy_save(path, t.tensor), WEFT_EIO);
+    cr_assert(lstat(path, &st) == 0 && S_ISFIFO(st.st_mode), "the FIFO was replaced");
+    unlink(path);
+}
+
+/* The disk is full, or a limit is reached: the old file is whole and nothing lies beside it. */
+Test(safetensors, a_save_that_cannot_be_finished_leaves_the_old_file)
+{
+    char folder[128], path[200];
+    scratch_path(folder, sizeof folder, "full");
+    cr_assert_eq(mkdir(folder, 0700), 0);
+    snprintf(path, sizeof path, "%s/x.safetensors", folder);
+    weft_named_tensor small = {"t", weft_arange(0, 12, 1, WEFT_F32)};
+    weft_named_tensor large = {"t", weft_zeros(weft_shape(1 << 16), WEFT_F32)};
+    cr_assert_eq(weft_safetensors_save(path, &small, 1, NULL, 0), WEFT_OK);
+    struct rlimit limit, before;
+    cr_assert_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+    limit = before;
+    limit.rlim_cur = 1 << 14;
+    void (*was)(int) = signal(SIGXFSZ, SIG_IGN);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    const weft_status s = weft_safetensors_save(path, &large, 1, NULL, 0);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, was);
+    cr_assert_eq(s, WEFT_EIO);
+    cr_assert(strstr(weft_last_error(), strerror(EFBIG)), "%s", weft_last_error());
+    weft_safetensors *f = weft_safetensors_open(path);
+    cr_assert_eq(weft_numel(weft_safetensors_get(f, "t")), 12);
     weft_safetensors_close(f);
     unlink(path);
     cr_assert_eq(rmdir(folder), 0, "a temporary file was left behind");
