@@ -46,8 +46,7 @@ bool wf_json_more(wf_json *j, char close, bool first)
     return wf_json_peek(j) != (unsigned char)close || wf_json_fail(j, "a comma before a bracket");
 }
 
-/* Bytes of the UTF-8 sequence at p, 0 if it is malformed: overlong, a surrogate, above U+10FFFF, cut. */
-static size_t utf8_length(const unsigned char *p, const unsigned char *end)
+size_t wf_utf8_length(const unsigned char *p, const unsigned char *end)
 {
     size_t left = (size_t)(end - p);
     if (p[0] < 0x80) {
@@ -68,6 +67,17 @@ static size_t utf8_length(const unsigned char *p, const unsigned char *end)
                    : 0;
     }
     return 0;
+}
+
+bool wf_is_utf8(const char *s)
+{
+    const unsigned char *p = (const unsigned char *)s, *end = p + strlen(s);
+    size_t n = 1;
+    while (p < end && n) {
+        n = wf_utf8_length(p, end);
+        p += n;
+    }
+    return n != 0;
 }
 
 /* Four hex digits at j->p. */
@@ -171,7 +181,7 @@ const char *wf_json_string(wf_json *j)
             }
             continue;
         }
-        size_t n = utf8_length(j->p, j->end);
+        size_t n = wf_utf8_length(j->p, j->end);
         if (*j->p < 0x20 || n == 0) {
             wf_json_fail(j, n ? "a control character in a string" : "a string is not UTF-8");
             return NULL;

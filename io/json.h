@@ -18,6 +18,10 @@ typedef struct wf_json {
     const char *error; /* NULL, or what was wrong at p */
 } wf_json;
 
+/* Bytes of the UTF-8 sequence at p, 0 if it is malformed: overlong, a surrogate, above U+10FFFF, cut by the end. */
+size_t wf_utf8_length(const unsigned char *p, const unsigned char *end);
+bool wf_is_utf8(const char *s);
+
 /* Records the first error; returns false. */
 bool wf_json_fail(wf_json *j, const char *error);
 /* Skips white space; the next byte, or -1 at the end. */

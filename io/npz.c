@@ -15,6 +15,7 @@
 #include "eager/device.h"
 #include "io/file.h"
 #include "io/inflate.h"
+#include "io/json.h"
 #include "io/npy.h"
 
 enum { LOCAL = 0x04034b50, CENTRAL = 0x02014b50, END = 0x06054b50, END64 = 0x06064b50 };
@@ -347,7 +348,12 @@ typedef struct piece {
 static size_t put_common(unsigned char *p, const piece *m)
 {
     unsigned char *start = p;
-    put(&p, 0, 2); /* flags */
+    bool ascii = true;
+    for (const char *s = m->name; *s; s++) {
+        ascii &= (unsigned char)*s < 0x80;
+    }
+    put(&p, ascii ? 0 : 0x800,
+        2); /* names are UTF-8; without this flag readers take them for IBM's code page 437 */
     put(&p, 0, 2); /* stored */
     put(&p, 0, 2);
     put(&p, 0x21, 2); /* 1980-01-01, so that equal tensors are equal files */
@@ -368,8 +374,10 @@ static weft_status refuse(weft_status s, const char *name, const char *why)
 static weft_status prepare(piece *m, const weft_named_tensor *t, size_t *offset)
 {
     const char *name = t->name;
-    if (!name || !*name || strlen(name) > 250 || name[0] == '/' || strstr(name, "..")) {
-        return refuse(WEFT_EINVALID, name, "the name is missing, too long, or looks like a path");
+    if (!name || !*name || strlen(name) > 250 || name[0] == '/' || strstr(name, "..") ||
+        !wf_is_utf8(name)) {
+        return refuse(WEFT_EINVALID, name,
+                      "the name is missing, too long, not UTF-8, or looks like a path");
     }
     snprintf(m->name, sizeof m->name, "%s.npy", name);
     weft_tensor c = wf_device_on_host(weft_contiguous(weft_detach(t->tensor)));

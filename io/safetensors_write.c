@@ -15,6 +15,7 @@
 #include "eager/alloc.h"
 #include "eager/device.h"
 #include "io/file.h"
+#include "io/json.h"
 #include "io/safetensors.h"
 
 typedef struct text {
@@ -97,30 +98,9 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const item *)a)->name, ((const item *)b)->name);
 }
 
-/* Every text in the file is UTF-8. */
-static bool is_utf8(const char *s)
-{
-    const unsigned char *p = (const unsigned char *)s;
-    while (*p) {
-        int more = *p < 0x80 ? 0 : *p >= 0xC2 && *p < 0xE0 ? 1 : *p >= 0xE0 && *p < 0xF0 ? 2 : 3;
-        if (more == 3 && (*p < 0xF0 || *p > 0xF4)) {
-            return false;
-        }
-        unsigned low = *p == 0xE0 ? 0xA0 : *p == 0xF0 ? 0x90 : 0x80;
-        unsigned high = *p == 0xED ? 0x9F : *p == 0xF4 ? 0x8F : 0xBF;
-        p++;
-        for (int i = 0; i < more; i++, p++, low = 0x80, high = 0xBF) {
-            if (*p < low || *p > high) {
-                return false;
-            }
-        }
-    }
-    return true;
-}
-
 bool wf_st_good_name(const char *name)
 {
-    return is_utf8(name) && strcmp(name, "__metadata__") != 0;
+    return wf_is_utf8(name) && strcmp(name, "__metadata__") != 0;
 }
 
 static weft_status refuse(weft_status status, const char *name, const char *reason)
@@ -174,7 +154,8 @@ static weft_status put_metadata(text *h, const weft_metadata *meta, int n)
     }
     weft_status s = WEFT_OK;
     for (int i = 0; i < n && s == WEFT_OK; i++) {
-        if (!meta[i].key || !meta[i].value || !is_utf8(meta[i].key) || !is_utf8(meta[i].value)) {
+        if (!meta[i].key || !meta[i].value || !wf_is_utf8(meta[i].key) ||
+            !wf_is_utf8(meta[i].value)) {
             s = refuse(WEFT_EINVALID, "__metadata__", "a key or value is NULL or not UTF-8");
         }
     }

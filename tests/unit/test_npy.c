@@ -152,7 +152,9 @@ Test(npy, numpy_reads_ours)
 {
     memset(strchr(folder, '.'), 'X', 6);
     cr_assert_not_null(mkdtemp(folder));
-    weft_named_tensor all[TYPES];
+    weft_named_tensor all[TYPES], accents = {"gr\xc3\xb6\xc3\x9f"
+                                             "e",
+                                             weft_zeros(weft_shape(2), WEFT_F32)};
     for (int t = 0; t < TYPES; t++) {
         char name[64];
         all[t] = (weft_named_tensor){types[t].name, counting(types[t].dtype, 3, 4)};
@@ -161,9 +163,21 @@ Test(npy, numpy_reads_ours)
     }
     cr_assert_eq(weft_npz_save(in_folder("all.npz"), all, TYPES), WEFT_OK, "%s", weft_last_error());
     cr_assert_eq(weft_npz_save(in_folder("none.npz"), NULL, 0), WEFT_OK);
+    cr_assert_eq(weft_npz_save(in_folder("accents.npz"), &accents, 1), WEFT_OK);
+    FILE *f = fopen(in_folder("accents.npz"), "rb");
+    unsigned char head[8] = {0};
+    cr_assert_eq(fread(head, 1, sizeof head, f), sizeof head);
+    fclose(f);
+    cr_assert_eq(head[7], 8, "a name that is not ASCII is not said to be UTF-8");
+    weft_npz *a = weft_npz_open(in_folder("accents.npz"));
+    cr_assert(weft_ok(weft_npz_get(a, accents.name)), "%s", weft_last_error());
+    weft_npz_close(a);
+    accents.name = "\xff";
+    cr_assert_eq(weft_npz_save(in_folder("none.npz"), &accents, 1), WEFT_EINVALID);
     bool there = numpy(
         "z = np.load(\"all.npz\")\n"
         "assert len(z.files) == 9 and len(np.load(\"none.npz\").files) == 0\n"
+        "assert np.load(\"accents.npz\").files == [\"gr\\u00f6\\u00dfe\"]\n"
         "for d in z.files:\n"
         "  a = np.arange(-5, 7).reshape(3, 4).astype(d)\n"
         "  assert z[d].dtype == a.dtype and np.array_equal(z[d], a)\n"
