@@ -324,31 +324,40 @@ static void stop_workers(void)
     pool.tried = 0;
 }
 
-/* Starts workers up to `n`, each with every signal blocked so that the program's handlers run in
- * the program's threads. Fewer than asked for is not an error. Owner of `busy` only. */
+bool wf_thread_start(pthread_t *thread, const char *name, void *(*fn)(void *))
+{
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
+    sigset_t all, old;
+    sigfillset(&all);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        sigdelset(&all, faults[i]);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    const bool ok = pthread_create(thread, NULL, fn, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (ok)
+        pthread_setname_np(*thread, name);
+    return ok;
+}
+
+/* Starts workers up to `n`. Fewer than asked for is not an error. Owner of `busy` only. */
 static void start_workers(int n)
 {
     static int cpus[MAX_THREADS];
     int ncpu = allowed_cpus(cpus), here = sched_getcpu(), at = 0;
-    sigset_t all, old;
     while (at < ncpu && cpus[at] != here)
         at++;
     bool pinned = wf_env()->WEFT_PIN && n < ncpu && at < ncpu;
     pool.home = pinned ? here : -1;
     pool.tried = n;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
     for (int i = 0; i < n; i++) {
         worker *w = &pool.workers[i];
-        if (pthread_create(&w->thread, NULL, worker_main, NULL) != 0)
+        if (!wf_thread_start(&w->thread, "weft-worker", worker_main))
             break;
-        pthread_setname_np(w->thread, "weft-worker");
         w->cpu = pinned ? cpus[(at + 1 + i) % ncpu] : -1;
         if (pinned && !pin(w->thread, w->cpu))
             w->cpu = -1;
         atomic_store(&pool.nworkers, i + 1);
     }
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
 /* If the caller sits on a worker's CPU, that worker takes the free one. Owner of `busy` only. */

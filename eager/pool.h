@@ -8,6 +8,7 @@
 #ifndef EAGER_POOL_H
 #define EAGER_POOL_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #if defined(__SSE__)
@@ -55,6 +56,11 @@ int wf_set_num_threads(int n);
 void wf_pool_shutdown(void);
 /* Workers running now (tests). */
 int wf_pool_workers(void);
+
+/* Starts one of weft's own threads, signals blocked: the program's handlers run in the program's threads, and a signal that all
+ * of those block, to wait for it, does not end the process here. But faults come where they are made: memory that the program
+ * gives may be its handler's to fill. False: the system gives no more threads. */
+bool wf_thread_start(pthread_t *thread, const char *name, void *(*fn)(void *));
 
 /* Floating-point environment of kernels: round to nearest, subnormals kept (FTZ and DAZ off), traps
  * masked. Workers always run so; a caller of wf_parallel_for brackets its work with this pair, else

@@ -503,8 +503,7 @@ wf_jitk *wf_jitk_get(const wf_program *p, const wf_jitk_opts *opts)
     set_up();
     wf_jitk *k = look_up_or_list(fresh);
     if (cache.queue.first && !sync && !cache.running && !cache.stop)
-        cache.running = pthread_create(&cache.thread, NULL, compiling_thread, NULL) == 0 &&
-                        (pthread_setname_np(cache.thread, "weft-compiler"), true);
+        cache.running = wf_thread_start(&cache.thread, "weft-compiler", compiling_thread);
     if (!sync)
         pthread_cond_signal(&cache.work);
     wf_jitk *surplus = take_surplus(cache.cap);

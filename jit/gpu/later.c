@@ -109,7 +109,7 @@ bool wf_gpu_later(void (*fn)(void *arg), void *arg)
     *j = (job){NULL, fn, arg};
     pthread_mutex_lock(&queue.lock);
     if (queue.open >= queue.running && queue.running < most && !queue.stop)
-        queue.running += pthread_create(&queue.thread[queue.running], NULL, work, NULL) == 0;
+        queue.running += wf_thread_start(&queue.thread[queue.running], "weft-compiler", work);
     const bool taken = queue.running > 0;
     if (taken && !registered) {
         atexit(stop);

@@ -5,8 +5,10 @@
  * ctest: threads timeout=900
  */
 #include <criterion/criterion.h>
+#include <dirent.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -457,6 +459,53 @@ Test(kernels, forked_children_compile)
     pthread_join(thread, NULL);
     wf_jitk_trim();
     cr_assert_eq(system(command), 0);
+}
+
+/* Of the one thread of that name; 0: there is none. */
+static unsigned long long blocked_signals(const char *thread)
+{
+    unsigned long long mask = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *e; tasks && (e = readdir(tasks));) {
+        char path[300], line[256];
+        bool named = false;
+        snprintf(path, sizeof path, "/proc/self/task/%.200s/status", e->d_name);
+        FILE *f = e->d_name[0] == '.' ? NULL : fopen(path, "r");
+        while (f && fgets(line, sizeof line, f)) {
+            char name[64];
+            named = named || (sscanf(line, "Name: %63s", name) == 1 && strcmp(name, thread) == 0);
+            if (named) {
+                (void)sscanf(line, "SigBlk: %llx", &mask);
+            }
+        }
+        if (f) {
+            fclose(f);
+        }
+    }
+    if (tasks) {
+        closedir(tasks);
+    }
+    return mask;
+}
+
+/* A program that blocks a signal to wait for it is not ended by it through the compiler's thread. */
+Test(kernels, the_compiler_takes_faults_and_no_other_signals)
+{
+    NEED_LLVM();
+    static wf_program p;
+    chain(&p, 5);
+    wf_jitk_release(wf_jitk_get(&p, NULL));
+    unsigned long long mask = 0;
+    for (int i = 0; i < 5000 && (!mask || (mask >> (SIGSEGV - 1) & 1)); i++) {
+        mask = blocked_signals("weft-compiler"); /* it has no name at first, and blocks all */
+        usleep(1000);
+    }
+    for (int s = SIGHUP; s <= SIGSYS; s++) {
+        const bool fault =
+            s == SIGSEGV || s == SIGBUS || s == SIGFPE || s == SIGILL || s == SIGTRAP;
+        const bool never = s == SIGKILL || s == SIGSTOP;
+        cr_assert(never || (mask >> (s - 1) & 1) == !fault, "signal %d of %llx", s, mask);
+    }
 }
 
 /* -- first runs: kernels that wait ------------------------------------------------------------------------------ */
