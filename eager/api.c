@@ -11,13 +11,14 @@
 #include "eager/device.h"
 #include "eager/alloc.h"
 #include "eager/pool.h"
+#include "jit/ir/plain_numbers.h"
 
 bool wf_arg_fail(wf_arg *a, int code, const char *hint, const char *fmt, ...)
 {
     wf_why why = {.code = code};
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(why.rule, sizeof why.rule, fmt, ap);
+    wf_plain_vsnprintf(why.rule, sizeof why.rule, fmt, ap);
     va_end(ap);
     if (hint) {
         snprintf(why.hint, sizeof why.hint, "%s", hint);
@@ -154,7 +155,7 @@ weft_tensor wf_api_error(const char *op, int code, const char *fmt, ...)
     char text[512];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    wf_plain_vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     return wf_raise_text(wf_ctx_get(), code, op, "%s", text);
 }

@@ -41,12 +41,10 @@ static void put(char *buf, size_t size, size_t *at, const char *fmt, ...)
     if (*at >= size) {
         return;
     }
-    const wf_plain_numbers was = wf_plain_numbers_begin();
     va_list ap;
     va_start(ap, fmt);
-    int n = vsnprintf(buf + *at, size - *at, fmt, ap);
+    int n = wf_plain_vsnprintf(buf + *at, size - *at, fmt, ap);
     va_end(ap);
-    wf_plain_numbers_end(was);
     *at += n > 0 ? (size_t)n : 0;
     if (*at > size - 1) {
         *at = size - 1;
@@ -195,6 +193,10 @@ static weft_tensor record(wf_ctx *c, int status, const char *text)
     e->sited = false;
     e->told = false;
     snprintf(e->text, sizeof e->text, "%s%s", text, holders);
+    for (char *p = e->text; *p && *text;
+         p++, text++) { /* names in it may be a file's: no terminal obeys those */
+        *p = (unsigned char)*p < ' ' || *p == 127 ? '?' : *p;
+    }
     c->error_last = c->error_next++;
     return (weft_tensor){0, c->id, e->id};
 }
@@ -237,7 +239,7 @@ weft_tensor wf_raise_text(wf_ctx *c, int status, const char *op, const char *fmt
     put(text, sizeof text, &at, "%s: ", op);
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text + at, sizeof text - at, fmt, ap);
+    wf_plain_vsnprintf(text + at, sizeof text - at, fmt, ap);
     va_end(ap);
     return record(c, status, text);
 }

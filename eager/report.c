@@ -6,6 +6,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "jit/ir/plain_numbers.h"
+
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
 wf_report wf_report_new(wf_thread_text_id id)
@@ -42,7 +44,9 @@ const char *wf_size_text(int64_t bytes)
         u++;
     }
     char *p = buf[turn++ % 8];
+    const wf_plain_numbers was = wf_plain_numbers_begin();
     snprintf(p, sizeof buf[0], u ? "%.2f %s" : "%.0f %s", v, units[u]);
+    wf_plain_numbers_end(was);
     return p;
 }
 

@@ -45,6 +45,9 @@ struct weft_graph {
 weft_graph *wf_graph_new(const char *op, wf_fn *fn, int n_inputs, int n_outputs);
 /* Names the ports of what a recording captured, inputs and then weights. 0, or an error recorded. */
 int wf_graph_name(weft_graph *g, const weft_graph_args *a, const weft_tensor *captured);
+/* May an input, a weight or an output be called that? It is short, without spaces and control characters, and safetensors has no
+ * other use for it. */
+bool wf_graph_good_name(const char *s);
 /* The names are in the array: the text of the function shows them at its inputs. */
 void wf_graph_note_names(weft_graph *g);
 

@@ -98,6 +98,9 @@ static const char *split(const char *text, int n, char **names)
         }
         memcpy(names[i], text, length);
         names[i][length] = 0;
+        if (!wf_graph_good_name(names[i])) {
+            return "a name has spaces or control characters, or is longer than 255 bytes";
+        }
         text = end + 1;
     }
     return text && !*text ? NULL
@@ -116,6 +119,15 @@ static int lines(const char *text)
 static int by_text(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* It is printed as it is. */
+static bool is_printable(const char *text)
+{
+    while (*text && (unsigned char)*text >= ' ' && *text != 127) {
+        text++;
+    }
+    return !*text;
 }
 
 static const char *check_distinct(char *const *names, int n)
@@ -204,6 +216,9 @@ static weft_graph *read_graph(const char *source, const weft_safetensors *f)
     if (strcmp(v, version) != 0) {
         return reject(NULL, source,
                       "a graph file of another version than 1: a newer weft is needed");
+    }
+    if (producer && !is_printable(producer)) {
+        return reject(NULL, source, "its weft.producer has control characters");
     }
     if (math && strcmp(math, fast) != 0) {
         return reject(NULL, source, "its weft.math is not 'fast': a newer weft is needed");

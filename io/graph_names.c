@@ -12,7 +12,7 @@
 
 enum { LONGEST = 255, NUMBERED = LONGEST + 24 };
 
-static bool good_name(const char *s)
+bool wf_graph_good_name(const char *s)
 {
     size_t n = strlen(s);
     bool good = n > 0 && n <= LONGEST && wf_st_good_name(s);
@@ -57,7 +57,7 @@ static const char **place_in(const used *u, const char *name)
 static char *weight_name(const used *u, int i, const char *given)
 {
     char text[NUMBERED];
-    const bool good = good_name(given);
+    const bool good = wf_graph_good_name(given);
     snprintf(text, sizeof text, good ? "%.255s" : "%.255s_%d", good ? given : "weight", i);
     for (int k = i; *place_in(u, text); k++) {
         snprintf(text, sizeof text, "%.255s_%d", good ? given : "weight", k);
@@ -72,7 +72,7 @@ static int name_given(const char *what, const char *const *given, int n, char **
     for (int i = 0; i < n; i++) {
         snprintf(text, sizeof text, "%s_%d", what, i);
         const char *name = given ? given[i] : text;
-        if (!name || !good_name(name)) {
+        if (!name || !wf_graph_good_name(name)) {
             wf_api_error(
                 "jit_graph", WEFT_EINVALID,
                 "name %d of the %ss is missing, has spaces or control characters, is longer "

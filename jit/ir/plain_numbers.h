@@ -10,6 +10,8 @@
 
 #include <fenv.h>
 #include <locale.h>
+#include <stdarg.h>
+#include <stdio.h>
 
 typedef struct wf_plain_numbers {
     locale_t locale;
@@ -33,6 +35,15 @@ static inline void wf_plain_numbers_end(wf_plain_numbers was)
     if (was.rounding != FE_TONEAREST) {
         fesetround(was.rounding);
     }
+}
+
+static inline int __attribute__((format(printf, 3, 0)))
+wf_plain_vsnprintf(char *out, size_t size, const char *format, va_list list)
+{
+    const wf_plain_numbers was = wf_plain_numbers_begin();
+    const int n = vsnprintf(out, size, format, list);
+    wf_plain_numbers_end(was);
+    return n;
 }
 
 #endif

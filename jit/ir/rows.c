@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "jit/ir/infer.h"
+#include "jit/ir/plain_numbers.h"
 
 enum { ANY_TYPES = WF_DT_ALL };
 
@@ -102,7 +103,7 @@ int wf_fail(wf_why *why, int code, const char *rule_fmt, ...)
         va_start(args, rule_fmt);
         why->code = code;
         why->too_large = false;
-        vsnprintf(why->rule, sizeof why->rule, rule_fmt, args);
+        wf_plain_vsnprintf(why->rule, sizeof why->rule, rule_fmt, args);
         why->hint[0] = 0;
         va_end(args);
     }
@@ -114,7 +115,7 @@ void wf_hint(wf_why *why, const char *fmt, ...)
     if (why) {
         va_list args;
         va_start(args, fmt);
-        vsnprintf(why->hint, sizeof why->hint, fmt, args);
+        wf_plain_vsnprintf(why->hint, sizeof why->hint, fmt, args);
         va_end(args);
     }
 }

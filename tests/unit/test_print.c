@@ -203,6 +203,12 @@ Test(print, whatever_the_program_has_set)
              "[0.0000e+00 2.5000e-06 1.2346e-05] f32[3]", 0, 2.5e-6f, 1.23456e-5f);
         CASE("subnormal", WEFT_F32, float, weft_shape(), "1.e-40 f32[]", 1e-40f);
         cr_expect_str_eq(weft_describe(weft_f(2.5)), "scalar 2.5");
+        weft_tensor wrong[] = {weft_arange(0.5, 9, 0, WEFT_F32),
+                               weft_dropout(weft_ones(weft_shape(2), WEFT_F32), .p = 1.5),
+                               weft_bernoulli(weft_shape(2), .p = 1.5)};
+        cr_expect(strstr(weft_error_text(wrong[0]), " 0.5 "), "%s", weft_error_text(wrong[0]));
+        cr_expect(strstr(weft_error_text(wrong[1]), " 1.5 "), "%s", weft_error_text(wrong[1]));
+        cr_expect(strstr(weft_error_text(wrong[2]), " 1.5 "), "%s", weft_error_text(wrong[2]));
         cr_expect_eq(fegetround(), modes[i], "the caller's mode was changed");
     }
     fesetround(FE_TONEAREST);
