@@ -61,6 +61,16 @@ static int open_temporary(const char *target, mode_t mode, char *temporary, size
                  (long)getpid(), atomic_fetch_add(&serial, 1));
         fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     } while (fd < 0 && errno == EEXIST);
+    if (fd >= 0 && fd <= STDERR_FILENO) { /* it is closed, but written to all the same */
+        const int low = fd;
+        fd = fcntl(low, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+        const int error = errno;
+        close(low);
+        if (fd < 0) {
+            unlink(temporary);
+        }
+        errno = error;
+    }
     return fd;
 }
 

@@ -415,6 +415,25 @@ Test(safetensors, a_save_that_cannot_be_finished_leaves_the_old_file)
     cr_assert_eq(rmdir(folder), 0, "a temporary file was left behind");
 }
 
+/* Where a stream is closed a file would get its number, and with that what the program writes to the stream. */
+Test(safetensors, a_save_keeps_off_the_standard_streams, .timeout = 60)
+{
+    char path[200];
+    scratch_path(path, sizeof path, "streams");
+    weft_named_tensor t = {"t", weft_arange(0, 12, 1, WEFT_F32)};
+    const pid_t child = fork();
+    if (child == 0) {
+        close(STDERR_FILENO);
+        const struct rlimit no_other = {STDERR_FILENO + 1, STDERR_FILENO + 1};
+        const bool refused = setrlimit(RLIMIT_NOFILE, &no_other) == 0 &&
+                             weft_safetensors_save(path, &t, 1, NULL, 0) == WEFT_EIO;
+        _exit(refused && access(path, F_OK) != 0 ? 0 : 1);
+    }
+    test_wait(child);
+    cr_assert_eq(weft_safetensors_save(path, &t, 1, NULL, 0), WEFT_OK);
+    unlink(path);
+}
+
 /* A file of 1 GiB that is a hole behind its header: opening it and taking a tensor reads the header only. */
 Test(safetensors, opening_reads_nothing_but_the_header)
 {
