@@ -177,11 +177,23 @@ static void print_slot(const wf_fn *f, uint32_t slot, FILE *out)
     }
 }
 
-/* A name with a quote in it could not be read back. */
+/* Of a place, or what a program called something: what could not be read back is not written, and no terminal obeys it. */
+static bool is_plain(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const unsigned char c = (unsigned char)s[i];
+        if (c < ' ' || c == 0x7F || c == '"') {
+            return false;
+        }
+    }
+    return n > 0 && n < 256;
+}
+
 static void print_site(const char *site, FILE *out)
 {
-    if (site && !strchr(site, '"') && !strchr(site, '\n')) {
-        fprintf(out, " at \"%s\"", wf_site_file(site));
+    const char *file = site ? wf_site_file(site) : "";
+    if (is_plain(file, strlen(file))) {
+        fprintf(out, " at \"%s\"", file);
     }
 }
 
@@ -642,7 +654,7 @@ static bool parse_site(parser *s, const char **site)
         return false;
     }
     const char *end = memchr(s->p, '"', (size_t)(s->end - s->p));
-    if (!end || end == s->p || end - s->p > 255 || memchr(s->p, '\n', (size_t)(end - s->p))) {
+    if (!end || !is_plain(s->p, (size_t)(end - s->p))) {
         return fail(s, "a file and a line");
     }
     *site = wf_site_keep(s->p, (size_t)(end - s->p));

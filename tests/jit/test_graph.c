@@ -1570,6 +1570,10 @@ Test(graph, hostile_files)
     /* names that no graph has, since they are printed */
     cr_assert_null(decode("1", GOOD, "x\x1b[2J\n", "w\n", "y\n"));
     cr_assert_null(decode("1", GOOD, "x\n", "w\n", "y\x1b]0;owned\a\n"));
+    cr_assert_null(decode("1",
+                          "fn f {\n  %1 = input f32[3]\n  %2 = exp f32[3] %1 at \"a\x1b[2J.c:1\"\n"
+                          "  return %2\n}\n",
+                          "x\n", "", "y\n"));
     cr_assert_null(decode("1", GOOD, "x x\n", "w\n", "y\n"));
     cr_assert(strstr(weft_last_error(), "control characters"), "%s", weft_last_error());
     /* a weight whose extent is a symbol; a symbol of no input; a weight of another type */
