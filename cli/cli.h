@@ -47,6 +47,10 @@ int cli_read_inputs(const char *command, weft_graph *g, const cli_options *o, we
 int cli_with_graph(const char *command, const cli_options *o,
                    int (*work)(weft_graph *g, const cli_options *o));
 
+/* What print says of its argument, into the file of -o or to standard output. */
+typedef weft_status (*cli_print)(const void *of, const cli_options *o, FILE *out);
+int cli_output(const char *command, const cli_options *o, cli_print print, const void *of);
+
 int cli_run(const cli_options *o);
 int cli_show(const cli_options *o);
 int cli_explain(const cli_options *o);

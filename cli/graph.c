@@ -245,6 +245,27 @@ int cli_with_graph(const char *command, const cli_options *o,
     return status;
 }
 
+int cli_output(const char *command, const cli_options *o, cli_print print, const void *of)
+{
+    struct stat in, there;
+    if (o->output && stat(o->output, &there) == 0 && stat(o->file, &in) == 0 &&
+        in.st_dev == there.st_dev && in.st_ino == there.st_ino) {
+        return cli_failed(command,
+                          "-o %s is the graph itself, which would be lost: name another file",
+                          o->output);
+    }
+    FILE *out = o->output ? fopen(o->output, "w") : stdout;
+    if (!out) {
+        return cli_failed(command, "%s: %s", o->output, strerror(errno));
+    }
+    bool good = print(of, o, out) == WEFT_OK;
+    good &= fflush(out) == 0 && !ferror(out);
+    if (out != stdout) {
+        good &= fclose(out) == 0;
+    }
+    return good ? CLI_OK : cli_failed(command, "the output cannot be written");
+}
+
 /* -- run ------------------------------------------------------------------------------------------------ */
 
 static int write_output(const char *folder, int i, weft_tensor t)
@@ -332,20 +353,15 @@ static weft_status print_text(const weft_graph *g, FILE *out)
     return weft_graph_print(g, out);
 }
 
+static weft_status print_graph(const void *of, const cli_options *o, FILE *out)
+{
+    const weft_graph *g = of;
+    return o->dot ? weft_graph_dot(g, out) : o->svg ? weft_graph_svg(g, out) : print_text(g, out);
+}
+
 static int show_graph(weft_graph *g, const cli_options *o)
 {
-    FILE *out = o->output ? fopen(o->output, "w") : stdout;
-    if (!out) {
-        return cli_failed("show", "%s: %s", o->output, strerror(errno));
-    }
-    weft_status s = o->dot   ? weft_graph_dot(g, out)
-                    : o->svg ? weft_graph_svg(g, out)
-                             : print_text(g, out);
-    bool written = fflush(out) == 0;
-    if (out != stdout) {
-        written &= fclose(out) == 0;
-    }
-    return s == WEFT_OK && written ? CLI_OK : cli_failed("show", "the output cannot be written");
+    return cli_output("show", o, print_graph, g);
 }
 
 int cli_show(const cli_options *o)

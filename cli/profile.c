@@ -1,25 +1,15 @@
 /*
  * cli/profile.c -- the command profile: the table of weft/table.h.
  */
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/cli.h"
 #include "weft/table.h"
 
-static int print(const weft_table *t, const cli_options *o)
+static weft_status print_table(const void *of, const cli_options *o, FILE *out)
 {
-    FILE *out = o->output ? fopen(o->output, "w") : stdout;
-    if (!out) {
-        return cli_failed("profile", "%s: %s", o->output, strerror(errno));
-    }
-    bool good = (o->json ? weft_table_json(t, out) : weft_table_print(t, out)) == WEFT_OK;
-    good &= fflush(out) == 0 && !ferror(out);
-    if (out != stdout) {
-        good &= fclose(out) == 0;
-    }
-    return good ? CLI_OK : cli_failed("profile", "the output cannot be written");
+    const weft_table *t = of;
+    return o->json ? weft_table_json(t, out) : weft_table_print(t, out);
 }
 
 static int profile_graph(weft_graph *g, const cli_options *o)
@@ -29,7 +19,7 @@ static int profile_graph(weft_graph *g, const cli_options *o)
     if (!status) {
         weft_table *t = weft_table_new(.graph = g, .inputs = x, .n_inputs = weft_graph_inputs(g),
                                        .name = o->file, .runs = o->runs, .fused_only = !o->compare);
-        status = t ? print(t, o) : cli_weft_failed("profile");
+        status = t ? cli_output("profile", o, print_table, t) : cli_weft_failed("profile");
         weft_table_free(t);
     }
     free(x);

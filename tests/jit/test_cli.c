@@ -200,6 +200,9 @@ Test(cli, show_and_time, .init = setup, .fini = teardown)
     cr_assert_eq(weft("show m.weft --svg -o g.svg && head -c 4 g.svg"), 0);
     cr_assert(says("<svg"));
     cr_assert_eq(weft("show m.weft --svg -o /no/g.svg"), 1);
+    cr_assert_eq(weft("show m.weft -o ./m.weft"), 1);
+    cr_assert(says("-o ./m.weft is the graph itself"));
+    cr_assert_eq(weft("show m.weft"), 0, "the graph is lost");
     cr_assert_eq(weft("show m.weft --dot --svg"), 2);
     cr_assert_eq(weft("explain m.weft --dim batch=4"), 0, "%s", text);
     cr_assert(says("matmul") && says("; at test_cli.c:"), "%s", text);
