@@ -39,14 +39,31 @@ static weft_tensor check_replacement(wf_ctx *c, weft_tensor old, weft_tensor now
                     : wf_gradient_given(c, "hook", now, device);
 }
 
+/* The place of the first hook with a number above `after`, under the lock. */
+static size_t place_above(const wf_hooks *all, uint64_t after)
+{
+    size_t from = 0, to = all ? all->n : 0;
+    while (from < to) {
+        const size_t mid = from + (to - from) / 2;
+        if (all->at[mid].id <= after) {
+            from = mid + 1;
+        } else {
+            to = mid;
+        }
+    }
+    return from;
+}
+
 /* The first hook of this kind and value with a number above `after`, held: hooks may remove themselves and each
  * other, and other threads may remove them. */
 static wf_hook *next_hook(wf_meta *m, bool post, uint64_t value, uint64_t after)
 {
     wf_meta_lock(m);
-    wf_hook *p = m->hooks;
-    while (p && (p->id <= after || p->post != (int)post || p->value != value)) {
-        p = p->next;
+    const wf_hooks *all = m->hooks;
+    wf_hook *p = NULL;
+    for (size_t i = place_above(all, after); all && i < all->n && !p; i++) {
+        wf_hook *h = all->at[i].is;
+        p = h && h->post == (int)post && h->value == value ? h : NULL;
     }
     if (p) {
         p->users++;
@@ -157,6 +174,26 @@ int wf_hooks_run(wf_ctx *c, wf_meta *m, bool post, uint64_t value, weft_tensor *
 
 static _Atomic uint64_t next_id = 1;
 
+/* Puts h behind the others and numbers it, under the lock. False: no memory. */
+static bool put_last(wf_meta *m, wf_hook *h)
+{
+    wf_hooks *all = m->hooks;
+    if (!all || all->n == all->cap) {
+        const size_t cap = all ? 2 * all->cap : 2;
+        wf_hooks *more = wf_realloc(all, sizeof *more + cap * sizeof more->at[0]);
+        if (!more) {
+            return false;
+        }
+        more->n = all ? more->n : 0;
+        more->gaps = all ? more->gaps : 0;
+        more->cap = cap;
+        m->hooks = all = more;
+    }
+    h->id = atomic_fetch_add(&next_id, 1);
+    all->at[all->n++] = (struct wf_hook_place){h->id, h};
+    return true;
+}
+
 static uint64_t add_hook(weft_tensor t, weft_hook_fn fn, void *user, void (*release)(void *),
                          int post)
 {
@@ -170,8 +207,8 @@ static uint64_t add_hook(weft_tensor t, weft_hook_fn fn, void *user, void (*rele
     }
     wf_slot *s = t.slot < WF_ABSENT_SLOT ? wf_pin(c, t, &pinned, &why) : NULL;
     wf_meta *m = NULL;
-    wf_hook *h = NULL;
-    uint64_t value = 0;
+    wf_hook *h;
+    uint64_t id = 0, value = 0;
     if (!s) {
         if (!why.code) {
             wf_not_a_tensor(&why);
@@ -184,29 +221,26 @@ static uint64_t add_hook(weft_tensor t, weft_hook_fn fn, void *user, void (*rele
                 post ? "the tensor is not a leaf that requires a gradient"
                      : "the tensor does not take part in gradients");
         wf_hint(&why, "call weft_requires_grad_ first");
-    } else if ((m = wf_meta_attach(c, s, &value, &why)) != NULL && !(h = wf_malloc(sizeof *h))) {
-        wf_fail(&why, WEFT_ENOMEM, "out of memory");
-    }
-    uint64_t id = 0;
-    if (why.code) {
-        wf_mfree(h);
-        wf_raise(c, op, 1, &t, &why);
-    } else {
-        wf_meta_lock(m);
-        id = atomic_fetch_add(&next_id, 1);
-        *h = (wf_hook){.id = id,
-                       .value = value,
-                       .by = c->id,
-                       .post = post,
-                       .fn = fn,
-                       .user = user,
-                       .release = release};
-        wf_hook **p = &m->hooks;
-        while (*p) {
-            p = &(*p)->next;
+    } else if ((m = wf_meta_attach(c, s, &value, &why)) != NULL) {
+        h = wf_malloc(sizeof *h);
+        if (h) {
+            *h = (wf_hook){.value = value,
+                           .by = c->id,
+                           .post = post,
+                           .fn = fn,
+                           .user = user,
+                           .release = release};
+            wf_meta_lock(m);
+            id = put_last(m, h) ? h->id : 0;
+            wf_meta_unlock(m);
         }
-        *p = h;
-        wf_meta_unlock(m);
+        if (!id) {
+            wf_mfree(h);
+            wf_fail(&why, WEFT_ENOMEM, "out of memory");
+        }
+    }
+    if (why.code) {
+        wf_raise(c, op, 1, &t, &why);
     }
     if (s && pinned) {
         wf_unpin(c, s);
@@ -226,12 +260,22 @@ uint64_t(weft_register_post_hook)(weft_tensor leaf, weft_hook_fn fn, void *user,
     return add_hook(leaf, fn, user, release, 1);
 }
 
-/* Takes the hook at *p out of its list, under the lock. Returns it if nobody runs it: the caller frees it. Else the last
- * thread that runs it releases it. */
-static wf_hook *unlink_hook(wf_hook **p)
+/* Takes hook i out, under the lock. Returns it if nobody runs it: the caller frees it. Else the last thread that runs it
+ * releases it. */
+static wf_hook *take_out(wf_hooks *all, size_t i)
 {
-    wf_hook *h = *p;
-    *p = h->next;
+    wf_hook *h = all->at[i].is;
+    all->at[i].is = NULL;
+    all->gaps++;
+    if (all->gaps > all->n / 2) {
+        size_t n = 0;
+        for (size_t k = 0; k < all->n; k++) {
+            all->at[n] = all->at[k];
+            n += all->at[k].is != NULL;
+        }
+        all->n = n;
+        all->gaps = 0;
+    }
     h->removed = 1;
     return h->users ? NULL : h;
 }
@@ -246,29 +290,26 @@ void wf_hooks_drop_since(wf_ctx *c, weft_tensor t, uint64_t from)
     bool pinned = false;
     wf_slot *s = wf_pin(c, t, &pinned, NULL);
     wf_meta *m = s ? wf_meta_find(c, s) : NULL;
-    wf_hook *idle = NULL;
-    if (m) {
+    for (uint64_t id = from; m && id;) {
+        wf_hook *idle = NULL;
         wf_meta_lock(m);
-        for (wf_hook **p = &m->hooks; *p;) {
-            if ((*p)->id < from || (*p)->by != c->id) {
-                p = &(*p)->next;
-                continue;
-            }
-            wf_hook *h = unlink_hook(p);
-            if (h) {
-                h->next = idle;
-                idle = h;
-            }
+        wf_hooks *all = m->hooks;
+        size_t i = place_above(all, id - 1);
+        while (all && i < all->n && !(all->at[i].is && all->at[i].is->by == c->id)) {
+            i++;
+        }
+        const bool found = all && i < all->n;
+        id = found ? all->at[i].id + 1 : 0;
+        if (found) {
+            idle = take_out(all, i);
         }
         wf_meta_unlock(m);
+        if (idle) {
+            hook_free(idle);
+        }
     }
     if (s && pinned) {
         wf_unpin(c, s);
-    }
-    while (idle) {
-        wf_hook *next = idle->next;
-        hook_free(idle);
-        idle = next;
     }
 }
 
@@ -289,13 +330,10 @@ weft_status(weft_remove_hook)(weft_tensor t, uint64_t hook)
     wf_meta *m = s ? wf_meta_find(c, s) : NULL;
     if (m) {
         wf_meta_lock(m);
-        for (wf_hook **p = &m->hooks; *p; p = &(*p)->next) {
-            if ((*p)->id == hook) {
-                found = true;
-                idle = unlink_hook(p);
-                break;
-            }
-        }
+        const size_t i = hook ? place_above(m->hooks, hook - 1) : 0;
+        found =
+            hook && m->hooks && i < m->hooks->n && m->hooks->at[i].id == hook && m->hooks->at[i].is;
+        idle = found ? take_out(m->hooks, i) : NULL;
         wf_meta_unlock(m);
     }
     if (s && pinned) {

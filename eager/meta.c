@@ -67,14 +67,14 @@ void wf_meta_release(wf_meta *m)
     if (atomic_fetch_sub_explicit(&m->refs, 1, memory_order_acq_rel) != 1) {
         return;
     }
-    while (m->hooks) {
-        wf_hook *h = m->hooks;
-        m->hooks = h->next;
-        if (h->release) {
+    for (size_t i = 0; m->hooks && i < m->hooks->n; i++) {
+        wf_hook *h = m->hooks->at[i].is;
+        if (h && h->release) {
             h->release(h->user);
         }
         wf_mfree(h);
     }
+    wf_mfree(m->hooks);
     wf_mfree(m->name);
     wf_mfree(m);
 }

@@ -72,7 +72,6 @@ enum { WF_INLINE_RANK = 6 };
 #define WF_SLOT_GRADIENT 4u      /* kept by the library as a gradient, not by the user */
 
 typedef struct wf_hook {
-    struct wf_hook *next;
     uint64_t id;
     uint64_t
         value; /* order of the node whose gradient it sees: a write in place makes another; 0: a leaf's */
@@ -85,6 +84,15 @@ typedef struct wf_hook {
     void (*release)(void *user);
 } wf_hook;
 
+/* In order of registration, which is that of their numbers. One that was removed leaves a gap, until more than half are gaps. */
+typedef struct wf_hooks {
+    size_t n, cap, gaps;
+    struct wf_hook_place {
+        uint64_t id;
+        wf_hook *is; /* NULL: a gap */
+    } at[];
+} wf_hooks;
+
 /* Rare per-tensor facts: gradient, hooks, name. Shared by a tensor and its tape leaf. The gradient goes
  * with the last slot: nobody could ask for it, and its history may lead back here. */
 typedef struct wf_meta {
@@ -93,9 +101,9 @@ typedef struct wf_meta {
     _Atomic int32_t lock;
     weft_tensor grad; /* kept handle or empty */
     _Atomic uint64_t
-        retain;     /* order of the node of a recorded result whose gradient is kept, 0: none */
-    wf_hook *hooks; /* in order of registration */
-    char *name;     /* under the lock: other threads' reports read it */
+        retain;      /* order of the node of a recorded result whose gradient is kept, 0: none */
+    wf_hooks *hooks; /* NULL: none was ever registered */
+    char *name;      /* under the lock: other threads' reports read it */
     _Atomic uint32_t noted; /* the segment that last noted what it does to the gradient */
 } wf_meta;
 

@@ -22,8 +22,9 @@ bool wf_frozen_refuse(char *reason, const char *fmt, ...)
 uint64_t wf_frozen_hooks_of(const wf_meta *m)
 {
     uint64_t sum = 0;
-    for (const wf_hook *h = m->hooks; h; h = h->next) {
-        sum = sum * 0x9E3779B97F4A7C15u + h->id;
+    for (size_t i = 0; m->hooks && i < m->hooks->n; i++) {
+        const struct wf_hook_place *h = &m->hooks->at[i];
+        sum = h->is ? sum * 0x9E3779B97F4A7C15u + h->id : sum;
     }
     return sum;
 }

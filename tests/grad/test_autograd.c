@@ -5,8 +5,10 @@
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 
 #include "tests/support/support.h"
 #include "weft/weft.h"
@@ -183,6 +185,98 @@ Test(autograd, hooks_run_in_order_and_may_replace)
     cr_assert_eq(weft_backward(loss), WEFT_ESHAPE);
     weft_scope_end(sc);
     cr_assert_eq(released, 1);
+}
+
+/* Removes the hook behind it, or itself, by turns. */
+typedef struct pruning {
+    weft_tensor of;
+    uint64_t id[9];
+    int at;
+} pruning;
+static weft_tensor prune(void *user, weft_tensor g)
+{
+    pruning *p = user;
+    (void)g;
+    const int at = p->at, behind = at % 3 == 0;
+    order[n_order++] = at;
+    weft_remove_hook(p->of, p->id[at + behind]);
+    p->at += 1 + behind;
+    return WEFT_NONE;
+}
+
+Test(autograd, hooks_remove_each_other)
+{
+    const test_baseline before = test_baseline_take();
+    weft_scope sc = weft_scope_begin();
+    weft_tensor x = leaf(1);
+    pruning p = {.of = weft_mul(x, weft_f(3))};
+    n_order = released = 0;
+    for (int i = 0; i < 9; i++) {
+        p.id[i] = weft_register_hook(p.of, prune, &p, count_release);
+        cr_assert(p.id[i] && (i == 0 || p.id[i] > p.id[i - 1]));
+    }
+    const weft_tensor loss = weft_sum(p.of);
+    cr_assert_eq(weft_backward(loss, .retain_graph = true), WEFT_OK);
+    cr_assert_eq(n_order, 6);
+    for (int i = 0; i < 6; i++) {
+        cr_assert_eq(order[i], i / 2 * 3 + i % 2 * 2);
+    }
+    cr_assert_eq(released, 6);
+    for (int i = 0; i < 9; i++) {
+        cr_assert_eq(weft_remove_hook(p.of, p.id[i]), i % 3 == 0 ? WEFT_OK : WEFT_EINVALID);
+    }
+    cr_assert_eq(released, 9);
+    cr_assert_eq(weft_backward(loss), WEFT_OK);
+    cr_assert_eq(n_order, 6);
+    weft_scope_end(sc);
+    check_baseline("hooks", &before);
+}
+
+static int64_t n_counted;
+static weft_tensor count(void *user, weft_tensor g)
+{
+    (void)user, (void)g;
+    n_counted++;
+    return WEFT_NONE;
+}
+
+/* Seconds that n hooks of one value take to register, to run and to remove in an order of their own. */
+static double hooks_take(int n, uint64_t *id)
+{
+    const weft_scope sc = weft_scope_begin();
+    const weft_tensor x = leaf(1), y = weft_mul(x, weft_f(3)), loss = weft_sum(y);
+    struct timespec a, b;
+    n_counted = 0;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &a);
+    for (int i = 0; i < n; i++) {
+        id[i] = weft_register_hook(y, count, NULL, NULL);
+    }
+    cr_assert_eq(weft_backward(loss, .retain_graph = true), WEFT_OK);
+    cr_assert_eq(n_counted, n);
+    for (int i = 0; i < n; i++) { /* every one, far from the last */
+        cr_assert_eq(weft_remove_hook(y, id[(int64_t)i * 7919 % n]), WEFT_OK);
+    }
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &b);
+    cr_assert_eq(weft_backward(loss), WEFT_OK);
+    cr_assert_eq(n_counted, n);
+    weft_scope_end(sc);
+    return (double)(b.tv_sec - a.tv_sec) + 1e-9 * (double)(b.tv_nsec - a.tv_nsec);
+}
+
+/* A hook costs the same among many: 32 times as many took 1000 times as long. */
+Test(autograd, many_hooks)
+{
+    enum { FEW = 2048, MANY = 32 * FEW };
+    uint64_t *id = malloc(MANY * sizeof *id);
+    double few = 1, many = 1;
+    hooks_take(FEW, id);
+    for (int i = 0; i < 3; i++) {
+        const double f = hooks_take(FEW, id), m = hooks_take(MANY, id);
+        few = f < few ? f : few;
+        many = m < many ? m : many;
+    }
+    cr_assert_lt(many, 150 * few, "%d hooks take %g s, %d take %g s", FEW, few, MANY, many);
+    free(id);
 }
 
 static weft_tensor widened(void *user, weft_tensor grad)
