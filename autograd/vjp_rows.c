@@ -119,18 +119,6 @@ weft_tensor wf_sum_to(weft_tensor g, int rank, const int64_t *dims)
     return lead > 0 ? wf_op1(WF_OP_RESHAPE, &reshape, r) : r;
 }
 
-/* A number as the kernel reads it. */
-static void store_number(weft_tensor h, int compute, double *scalar)
-{
-    const double d = wf_scalar_f64(h);
-    if (compute == WEFT_F32) {
-        const float f = wf_plain_f32(d);
-        memcpy(scalar, &f, sizeof f);
-    } else {
-        *scalar = d;
-    }
-}
-
 /* One operand as a broadcast view for the kernel. 0 or a status with an error recorded. */
 static int bind(wf_vjp *v, weft_tensor h, const wf_type *out, int compute, wf_view *view,
                 double *scalar)
@@ -140,7 +128,7 @@ static int bind(wf_vjp *v, weft_tensor h, const wf_type *out, int compute, wf_vi
     memset(view->strides, 0, (size_t)out->rank * sizeof(int64_t));
     view->dtype = (uint8_t)compute;
     if (wf_is_scalar(h)) {
-        store_number(h, compute, scalar);
+        wf_scalar_store(h, compute, scalar);
         view->data = scalar;
         return 0;
     }
@@ -445,7 +433,7 @@ static const void *reads_at(wf_vjp *v, wf_tape *t, wf_tnode *n, int i, double *s
         if (!n->aux || !n->aux->scalar || !wf_is_scalar(n->aux->scalar[i])) {
             return NULL;
         }
-        store_number(n->aux->scalar[i], n->dtype, scalar);
+        wf_scalar_store(n->aux->scalar[i], n->dtype, scalar);
         *bcast = true;
         return scalar;
     }

@@ -126,11 +126,17 @@ int wf_call_open(wf_call *k, wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc,
     return __builtin_expect(away != 0, 0) ? wf_call_settle_device(k) : 0;
 }
 
+static double f64_of_i64(const void *number)
+{
+    return (double)*(const int64_t *)number;
+}
+
 double wf_scalar_f64(weft_tensor t)
 {
     double d;
     if (t.context != WF_SCALAR_FLOAT) {
-        return (double)(int64_t)t.serial;
+        const int64_t i = (int64_t)t.serial;
+        return wf_fpenv_is_plain() ? (double)i : wf_plainly(f64_of_i64, &i);
     }
     memcpy(&d, &t.serial, sizeof d);
     return d;

@@ -678,3 +678,48 @@ Test(grad_edges, quotients_that_fill_a_significand)
         weft_scope_end(sc);
     }
 }
+
+/* -- numbers that no f64 holds ------------------------------------------------------------------------------ */
+
+/* By way of f64 it is rounded twice: to 2^54 + 2^30, a tie, and from there down. */
+static const int64_t long_number = (INT64_C(1) << 54) + (INT64_C(1) << 30) + 1;
+
+typedef weft_tensor (*op_of_two)(weft_tensor, weft_tensor);
+static weft_status by_number(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                             int n_out)
+{
+    const op_of_two *op = self;
+    const weft_tensor x = weft_detach(in[0]);
+    (void)n_in, (void)n_out;
+    weft_requires_grad_(x, true);
+    weft_tensor y = (*op)(x, weft_i(long_number));
+    return weft_grad_of(.outputs = &y, .n_outputs = 1, .inputs = &x, .n_inputs = 1, .grads = out,
+                        .grad_outputs = in + 1);
+}
+
+Test(grad_edges, whole_numbers_are_rounded_once)
+{
+    op_of_two ops[] = {(weft_mul), (weft_div)};
+    const weft_dtype types[] = {WEFT_F32, WEFT_BF16, WEFT_F64};
+    for (int k = 0; k < 2 * 3 * 3; k++) { /* few, more than one call of a kernel runs, a view */
+        weft_scope sc = weft_scope_begin();
+        op_of_two *op = &ops[k % 2];
+        const weft_dtype dt = types[k / 2 % 3];
+        const int how = k / 6;
+        const weft_tensor all = weft_full(weft_shape(how == 1 ? 9000 : 10), 1, dt);
+        const weft_tensor in[2] = {how == 2 ? weft_slice(all, 0, 0, 10, 2) : all,
+                                   how == 2 ? weft_slice(all, 0, 0, 10, 2) : all};
+        const weft_tensor want = (*op)(in[1], weft_i(long_number));
+        weft_tensor got;
+        if (dt == WEFT_F32 && k % 2 == 0) {
+            cr_assert_eq(weft_item_f64(weft_max(want)), (double)(float)long_number);
+        }
+        cr_assert_eq(by_number(op, in, 2, &got, 1), WEFT_OK, "%s", weft_last_error());
+        check_bits("eager", got, want);
+        weft_jit *j = weft_jit_trace(by_number, op, .always_record = true);
+        cr_assert_eq(weft_jit_call(j, in, 2, &got, 1), WEFT_OK, "%s", weft_last_error());
+        check_bits("traced", got, want);
+        weft_jit_free(j);
+        weft_scope_end(sc);
+    }
+}

@@ -576,6 +576,8 @@ static uint64_t bits_of_numbers(void)
         weft_mul(x, weft_f(0.1)),
         weft_mul(weft_transpose(weft_reshape(x, S(15, 20)), 0, 1), weft_f(0.1)),
         weft_mul(x, weft_f(1e-39)),
+        weft_add(weft_zeros(S(3), WEFT_F64), weft_i((1L << 53) + 1)),
+        weft_add(weft_transpose(weft_zeros(S(2, 3), WEFT_F64), 0, 1), weft_i(-(1L << 53) - 3)),
         weft_clamp(x, weft_f(-0.1), weft_f(0.1)),
         weft_where(weft_greater(x, weft_f(0.1)), weft_f(0.1), x),
         weft_pow(weft_abs(x), weft_f(0.3)),
