@@ -38,30 +38,37 @@ static bool is_composite(wf_op op)
 }
 
 /* The memory of an operand as an input has it: row-major; where it has gaps, all that it reaches in a line, and its first
- * element is *first of that. */
-static wf_view memory_of(const wf_view *v, int64_t *first)
+ * element is *first of that. False: it reaches what no memory has. */
+static bool memory_of(const wf_view *v, wf_view *in, int64_t *first)
 {
-    wf_view in = *v;
+    *in = *v;
     *first = -1;
     if (wf_view_is_contiguous(v) || wf_view_numel(v) == 0) {
-        wf_view_make_dense(&in);
-        return in;
+        wf_view_make_dense(in);
+        return true;
     }
-    int64_t lo, hi;
-    wf_map_reach(v->rank, v->dims, v->strides, &lo, &hi);
-    in.data = (char *)v->data + lo * (int64_t)wf_dtype_size(v->dtype);
-    in.rank = 1;
-    in.dims[0] = hi - lo + 1;
-    in.strides[0] = 1;
+    int64_t lo, hi, all;
+    if (wf_map_reach(v->rank, v->dims, v->strides, &lo, &hi) < 0 ||
+        __builtin_sub_overflow(hi, lo, &all)) {
+        return false;
+    }
+    in->data = (char *)v->data + lo * (int64_t)wf_dtype_size(v->dtype);
+    in->rank = 1;
+    in->dims[0] = all + 1;
+    in->strides[0] = 1;
     *first = -lo;
-    return in;
+    return true;
 }
 
-/* Operand v as an input of f; 0: no memory for it. */
+/* Operand v as an input of f; 0: no memory for it, or why says more. */
 static wf_val source(wf_fn *f, const wf_view *v, wf_why *why)
 {
     int64_t first, dyn[2 * WF_MAX_RANK + 1], rank = v->rank;
-    const wf_view in = memory_of(v, &first);
+    wf_view in;
+    if (!memory_of(v, &in, &first)) {
+        wf_fail(why, WEFT_ESHAPE, "the index map of an operand overflows");
+        return 0;
+    }
     wf_type t = {.dtype = in.dtype, .rank = in.rank};
     memcpy(t.dims, in.dims, in.rank * sizeof t.dims[0]);
     wf_val all = wf_fn_input(f, &t), part = 0;
@@ -89,7 +96,7 @@ static void inputs_of(const wf_exec *e, wf_view *in)
     int n = 0;
     for (int i = 0; i < e->nsrc; i++) {
         if (is_there(&e->src[i])) {
-            in[n++] = memory_of(&e->src[i], &first);
+            memory_of(&e->src[i], &in[n++], &first); /* the recording has succeeded */
         }
     }
 }
@@ -103,7 +110,7 @@ static int record(wf_fn *f, const wf_exec *e)
         if (is_there(&e->src[i])) {
             src[i] = source(f, &e->src[i], e->why);
             if (!src[i]) {
-                return WEFT_ENOMEM;
+                return e->why->code ? e->why->code : WEFT_ENOMEM;
             }
         }
     }

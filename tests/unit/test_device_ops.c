@@ -3,6 +3,9 @@
  *
  * The device is tests/support/device_double.h, whose memory the host cannot touch; tests/gpu runs the same cases on a GPU.
  */
+#include "eager/exec.h"
+#include "eager/tensor.h"
+#include "jit/device_rows.h"
 #include "tests/gpu/op_cases.h"
 #include "tests/support/device_double.h"
 #include "tests/support/support.h"
@@ -57,6 +60,38 @@ Test(device_ops, what_is_searched_is_where_the_values_are)
                 "operand 0 on cpu, operand 1 on cuda:0");
     cr_assert_eq(weft_item_f64(weft_searchsorted(far, weft_i(2), false)), 2);
     cr_assert_eq(weft_item_f64(weft_sum(weft_searchsorted(far, far_values, true))), 6);
+}
+
+/* No slot has such a map, so that nothing but a kernel's caller could hand it in. */
+Test(device_ops, a_map_that_overflows_is_refused)
+{
+    device_double_install();
+    const weft_tensor x = weft_to(weft_ones(weft_shape(4), WEFT_F32), WEFT_CUDA(0));
+    wf_ctx *c = wf_ctx_get();
+    wf_view in, out;
+    wf_slot_view(wf_slot_of(c, x), &in);
+    out = in;
+    in.rank = 2;
+    out.rank = 1;
+    in.dims[0] = in.dims[1] = 3;
+    const int64_t far[][2] = {{INT64_MAX / 2, INT64_MAX / 2}, {INT64_MAX / 3, -(INT64_MAX / 3)}};
+    for (int i = 0; i < 2; i++) {
+        wf_why why = {0};
+        in.strides[0] = far[i][0];
+        in.strides[1] = far[i][1];
+        out.dims[0] = 3;
+        out.strides[0] = 1;
+        wf_exec e = {.op = WF_OP_SUM,
+                     .nsrc = 1,
+                     .ndst = 1,
+                     .src = &in,
+                     .dst = &out,
+                     .attr =
+                         &(wf_attr){.n_ints = 1, .ints = (const int64_t[]){1}, .dtype = WEFT_F32},
+                     .why = &why};
+        cr_assert_eq(wf_device_composite(1, &e), WEFT_ESHAPE, "%s", why.rule);
+        cr_assert(strstr(why.rule, "overflows"), "%s", why.rule);
+    }
 }
 
 Test(device_ops, gradients)

@@ -10,7 +10,9 @@
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "autograd/tape.h"
 #include "eager/alloc.h"
 #include "eager/tensor.h"
 #include "tests/support/effort.h"
@@ -525,6 +527,69 @@ Test(quick_rows, derivatives)
     }
     cr_assert_gt(n, 600, "%d", n);
     check_baseline("derivatives", &before);
+}
+
+/* Saved elements that a kernel may not read in passing: of a recording that failed, and of one that has not run. */
+Test(quick_rows, saved_values_that_are_not_there)
+{
+    const weft_scope s = weft_scope_begin();
+    const weft_tensor g = weft_ones(weft_shape(4), WEFT_F32),
+                      x = weft_full(weft_shape(4), 2, WEFT_F32);
+    const weft_tensor far = weft_full(weft_shape(4), 9, WEFT_I64);
+    weft_requires_grad_(x, true);
+    weft_jit *j = weft_jit_trace(NULL);
+    cr_assert_eq(weft_jit_begin(j), WEFT_OK, "%s", weft_last_error());
+    weft_tensor y = weft_exp(x);
+    const weft_tensor none = weft_gather(x, 0, far);
+    cr_assert_neq(weft_jit_end(j), WEFT_OK);
+    (void)none;
+    cr_assert_eq(weft_backward(.loss = y, .gradient = g), WEFT_EGRAD, "%s", weft_last_error());
+    cr_assert(strstr(weft_last_error(), "never computed"), "%s", weft_last_error());
+    weft_jit_free(j);
+
+    wf_ctx *c = wf_ctx_get();
+    y = weft_exp(x);
+    const wf_slot *slot = wf_slot_of(c, y);
+    const wf_ref r = slot->node;
+    cr_assert(r && wf_tape_elements(c->tape, r, r) == wf_slot_data(slot));
+    atomic_store(&slot->st->is_virtual, true);
+    cr_assert_null(wf_tape_elements(c->tape, r, r));
+    atomic_store(&slot->st->is_virtual, false);
+    cr_assert_eq(weft_backward(.loss = y, .gradient = g), WEFT_OK, "%s", weft_last_error());
+    weft_requires_grad_(x, false);
+    weft_scope_end(s);
+}
+
+/* Which operand's layout decides: of the derivative of batch_norm the image's, not the gradient's. */
+static weft_tensor normed(weft_tensor g, const void *arg)
+{
+    const weft_tensor *x = arg;
+    weft_tensor y = weft_batch_norm(.x = *x, .training = true), r = WEFT_NONE;
+    cr_assert_eq(weft_grad_of(.outputs = &y, .n_outputs = 1, .inputs = x, .n_inputs = 1,
+                              .grads = &r, .grad_outputs = &g),
+                 WEFT_OK, "%s", weft_last_error());
+    return r;
+}
+
+Test(quick_rows, layouts_that_differ)
+{
+    const test_baseline before = test_baseline_take();
+    const weft_scope s = weft_scope_begin();
+    weft_generator gen = {5, 0};
+    const weft_shape shape = weft_shape(2, 3, 4, 5);
+    for (int last = 0; last < 2; last++) { /* the image, or the gradient */
+        const weft_tensor a = weft_randn(.shape = shape, .dtype = WEFT_F32, .generator = &gen);
+        const weft_tensor b = weft_randn(.shape = shape, .dtype = WEFT_F32, .generator = &gen);
+        const weft_tensor x = last ? a : weft_channels_last(a),
+                          g = last ? weft_channels_last(b) : b;
+        weft_requires_grad_(x, true);
+        const weft_tensor got = normed(g, &x);
+        check_same("batch_norm", got, generally(normed, g, &x));
+        cr_assert_eq(weft_stride(got, 1), last ? 20 : 1);
+        weft_requires_grad_(x, false);
+    }
+    weft_scope_end(s);
+    check_baseline("layouts", &before);
 }
 
 /* -- views of values ---------------------------------------------------------------------------------------------- */
