@@ -439,10 +439,21 @@ static wf_attr map_of(wf_slot *s, const int64_t *rank, int64_t *dyn)
     return (wf_attr){.n_ints = 1, .ints = rank, .n_dyn = (uint8_t)(2 * r + 1), .dyn = dyn};
 }
 
+static void note_kept(wf_trace *t, const wf_slot *s, wf_val v)
+{
+    const uint64_t state = atomic_load_explicit(&s->state, memory_order_relaxed);
+    *wf_trace_kept_note(t, s) = (wf_kept_note){.slot = s,
+                                               .st = s->st,
+                                               .serial = WF_STATE_SERIAL(state),
+                                               .noted = t->serial,
+                                               .seen_base = wf_trace_base(t, s->st),
+                                               .seen = v};
+}
+
 int wf_trace_value(wf_trace *t, wf_slot *s, wf_val *v, wf_why *why)
 {
-    if (wf_trace_is_noted(t, s)) {
-        *v = s->seen;
+    *v = wf_trace_is_noted(t, s) ? s->seen : wf_trace_kept_value(t, s);
+    if (*v) {
         return 0;
     }
     wf_val base;
@@ -478,6 +489,9 @@ int wf_trace_value(wf_trace *t, wf_slot *s, wf_val *v, wf_why *why)
     }
     if (!rc) {
         wf_trace_note(t, s, *v);
+        if (*v == base && !wf_trace_is_private(t, s)) {
+            note_kept(t, s, base);
+        }
     }
     return rc;
 }

@@ -39,6 +39,14 @@ static inline uint32_t wf_trace_base(const wf_trace *t, const wf_storage *st)
                                                                        : t->epoch | 1u << 31;
 }
 
+/* Notes on kept tensors that are all of their memory, whose value is the storage's: which of them have a note depends on where slots
+ * lie, and must not show in what is recorded. */
+static inline wf_kept_note *wf_trace_kept_note(wf_trace *t, const wf_slot *s)
+{
+    return &t->kept[(uintptr_t)s / 8 % WF_KEPT_NOTES]; /* slots are an odd number of words */
+}
+_Static_assert(sizeof(wf_slot) % 16 == 8, "neighbours have places of their own");
+
 static inline void wf_trace_note(wf_trace *t, wf_slot *s, wf_val v)
 {
     if (wf_trace_is_private(t, s)) {
@@ -52,6 +60,18 @@ static inline bool wf_trace_is_noted(const wf_trace *t, const wf_slot *s)
 {
     return s->noted == t->serial && s->context == t->c->id &&
            s->seen_base == wf_trace_base(t, s->st);
+}
+
+/* The value of a pinned slot without a note of its own; 0: that says nothing. */
+static inline wf_val wf_trace_kept_value(wf_trace *t, const wf_slot *s)
+{
+    const wf_kept_note *n = wf_trace_kept_note(t, s);
+    return n->slot == s && n->noted == t->serial && n->st == s->st &&
+                   n->seen_base == wf_trace_base(t, s->st) &&
+                   n->serial ==
+                       WF_STATE_SERIAL(atomic_load_explicit(&s->state, memory_order_relaxed))
+               ? n->seen
+               : 0;
 }
 
 /* The value of the slot's elements, with its extents. 0 or a status with why filled. */

@@ -106,7 +106,9 @@ ALWAYS bool take(quick *k, const int nsrc)
         }
         if (wf_trace_is_noted(k->t, s)) {
             k->seen[i] = s->seen;
-        } else if (!is_plain(s->st, &k->t->base)) {
+        } else if (is_plain(s->st, &k->t->base)) {
+            k->seen[i] = wf_trace_kept_value(k->t, s);
+        } else {
             return false;
         }
         if (i < first ? s->dtype != WEFT_BOOL : dtype && s->dtype != dtype) {

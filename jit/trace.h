@@ -39,6 +39,15 @@ typedef struct wf_outer {
     bool mixed;        /* other kept handles were used, too */
 } wf_outer;
 
+/* A note on a kept tensor, which other threads see: what record_int.h says of slots' own. */
+enum { WF_KEPT_NOTES = 32 };
+typedef struct wf_kept_note {
+    const wf_slot *slot;
+    const wf_storage *st;
+    uint64_t serial; /* of the handle */
+    uint32_t noted, seen_base, seen;
+} wf_kept_note;
+
 /* What a call does to a gradient, where a frozen call may come of it. */
 typedef struct wf_leaf {
     wf_meta *meta; /* referenced */
@@ -126,9 +135,10 @@ struct wf_trace {
     uint32_t depth;   /* calls and regions inside one another; 1: only what opened the trace */
     uint32_t floor;   /* the depth of the innermost call: what ends regions stays above */
     uint64_t address; /* the next virtual storage lies here */
-    wf_storage *first, *last; /* virtual storages in order of creation */
-    wf_storage *spare;        /* headers of dead ones, to be used again */
-    uint32_t epoch;           /* writes to storages from outside, and segments */
+    wf_storage *first, *last;         /* virtual storages in order of creation */
+    wf_storage *spare;                /* headers of dead ones, to be used again */
+    uint32_t epoch;                   /* writes to storages from outside, and segments */
+    wf_kept_note kept[WF_KEPT_NOTES]; /* by address */
     wf_outer *outer;
     uint32_t nouter, capouter;
     uint32_t *table; /* outer + 1 by hash of the storage; capacity a power of two */

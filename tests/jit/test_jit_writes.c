@@ -371,6 +371,39 @@ Test(writes, backward_through_a_call_that_failed)
     weft_free(kept_loss);
 }
 
+/* A kept tensor is written between two reads, and freed while a view of its memory is kept in its place. */
+FN(kept_and_freed)
+{
+    const weft_tensor x = *(weft_tensor *)self;
+    out[0] = weft_add(x, in[0]);
+    const weft_status s = weft_add_(x, weft_f(1));
+    out[1] = weft_add(x, in[0]);
+    const weft_tensor part = weft_slice(x, 0, 2, 6, 1);
+    weft_free(x);
+    const weft_tensor z = weft_keep(weft_slice(part, 0, 1, 3, 1));
+    cr_assert_eq(z.slot, x.slot);
+    out[2] = weft_add(z, z);
+    weft_free(z);
+    return s;
+}
+
+Test(writes, what_is_known_of_kept_tensors)
+{
+    weft_tensor x, want[3], got[3], in = vector(8, 3);
+    weft_jit *j = weft_jit_trace(kept_and_freed, &x, .always_record = true, .single_graph = true);
+    x = weft_keep(vector(8, 1));
+    OK(kept_and_freed(&x, &in, 1, want, 3));
+    for (int call = 0; call < 3; call++) {
+        x = weft_keep(vector(8, 1));
+        OK(weft_jit_call(j, &in, 1, got, 3));
+        for (int i = 0; i < 3; i++) {
+            check_bits("kept", got[i], want[i]);
+        }
+    }
+    cr_assert_eq(stats_of(j).plans, 1);
+    weft_jit_free(j);
+}
+
 FN(nothing)
 {
     return WEFT_OK;
