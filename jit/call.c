@@ -413,28 +413,92 @@ run_known(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *
     return run_plain(j, c, in, n_in, out, false);
 }
 
-/* A call of one result whose first argument is not one that the seat knows; the seat has calls left. */
-__attribute__((noinline)) static weft_status
-run_other(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *out)
+/* May a call be made on this first argument? Then the seat knows it from now on. */
+static bool meet(wf_seat *seat, wf_ctx *c, weft_tensor first)
 {
-    wf_seat *seat = &j->seat[0];
-    const weft_tensor first = in[0];
-    const int64_t left = atomic_load_explicit(&seat->left, memory_order_relaxed);
     wf_hold how;
     wf_slot *a = wf_take_hold(c, first, &how);
     const bool fits = a && wf_seat_fits(seat, a);
     if (a) {
         wf_end_hold(c, a, how);
     }
-    if (!fits) {
-        return wf_call_watched(j, in, n_in, out, 1, NULL);
-    }
-    if (how != WF_HOLD_PINNED) {
+    if (fits && how != WF_HOLD_PINNED) {
         seat->known[first.slot % WF_KNOWN] = first;
         seat->lends[first.slot % WF_KNOWN] = how == WF_HOLD_LENT ? a : NULL;
     }
+    return fits;
+}
+
+static inline void pay(wf_seat *seat)
+{
+    const int64_t left = atomic_load_explicit(&seat->left, memory_order_relaxed);
     atomic_store_explicit(&seat->left, left - 1, memory_order_relaxed);
+}
+
+/* A call of one result whose first argument is not one that the seat knows; the seat has calls left. */
+__attribute__((noinline)) static weft_status
+run_other(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *out)
+{
+    wf_seat *seat = &j->seat[0];
+    if (!meet(seat, c, in[0])) {
+        return wf_call_watched(j, in, n_in, out, 1, NULL);
+    }
+    pay(seat);
     return run_plain(j, c, in, n_in, out, false);
+}
+
+/* Is t not what the seat knows in its place? */
+static inline uint64_t is_other(const wf_seat *seat, weft_tensor t)
+{
+    const weft_tensor *known = &seat->known[t.slot % WF_KNOWN];
+    return (t.slot ^ known->slot) | (t.context ^ known->context) | (t.serial ^ known->serial);
+}
+
+/* The first argument, to be lent for the call; NULL: it was not that of the call before, or cannot be. */
+static inline wf_slot *to_lend(wf_seat *seat, const wf_ctx *c, weft_tensor t)
+{
+    wf_slot *first = seat->lends[t.slot % WF_KNOWN];
+    if (seat->latest == t.slot && first && c->nborrowed < c->most_borrowed) {
+        return first;
+    }
+    seat->latest = t.slot;
+    return NULL;
+}
+
+/* The result alone, as a rule, from scope `base` into the one that it is in. */
+static inline void leave(wf_ctx *c, uint32_t base, weft_tensor *r)
+{
+    wf_scope_rec *from = &c->scopes[base], *to = from - 1;
+    wf_slot *s = from->head ? wf_slot_at(c, from->head) : NULL;
+    if (c->depth == base && s && from->head == r->slot && r->context == c->id && !s->next) {
+        s->next = to->head;
+        s->scope = base - 1;
+        if (to->head) {
+            wf_slot_at(c, to->head)->prev = r->slot;
+        }
+        to->head = r->slot;
+        *from = (wf_scope_rec){0, 0};
+        c->depth = base - 1;
+    } else {
+        wf_scopes_leave(c, base, base - 1, r, 1);
+    }
+}
+
+/* A seat's call in a scope that holds tensors. */
+__attribute__((noinline)) static weft_status
+run_inside(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *out)
+{
+    wf_seat *seat = &j->seat[0];
+    if ((is_other(seat, in[0]) && !meet(seat, c, in[0])) || !wf_scope_push(c)) {
+        return wf_call_watched(j, in, n_in, out, 1, NULL);
+    }
+    const uint32_t base = c->depth;
+    pay(seat);
+    wf_slot *first = to_lend(seat, c, in[0]);
+    const weft_status rc =
+        first ? run_lent(j, c, in, n_in, out, first) : run_known(j, c, in, n_in, out);
+    leave(c, base, out);
+    return rc;
 }
 
 weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_tensor *out,
@@ -452,21 +516,15 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
     const int64_t left = atomic_load_explicit(&seat->left, memory_order_relaxed);
     const uint64_t odd = ((uintptr_t)owner ^ (uintptr_t)c) | (uintptr_t)c->recorder |
                          (uintptr_t)c->region.of | (uint64_t)(left - 1) >> 63 |
-                         (uint64_t)wf_prof_is_on() | c->scopes[c->depth].head;
-    if (__builtin_expect(odd != 0, 0)) {
-        return wf_call_watched(j, in, n_in, out, n_out, NULL);
+                         (uint64_t)wf_prof_is_on();
+    if (__builtin_expect((odd | c->scopes[c->depth].head) != 0, 0)) {
+        return odd ? wf_call_watched(j, in, n_in, out, n_out, NULL)
+                   : run_inside(j, c, in, n_in, out);
     }
-    const weft_tensor *known = &seat->known[in[0].slot % WF_KNOWN];
-    const uint64_t other = (in[0].slot ^ known->slot) | (in[0].context ^ known->context) |
-                           (in[0].serial ^ known->serial);
-    if (other != 0) {
+    if (is_other(seat, in[0])) {
         return run_other(j, c, in, n_in, out);
     }
-    atomic_store_explicit(&seat->left, left - 1, memory_order_relaxed);
-    wf_slot *first = seat->lends[in[0].slot % WF_KNOWN];
-    if (seat->latest == in[0].slot && first && c->nborrowed < c->most_borrowed) {
-        return run_lent(j, c, in, n_in, out, first);
-    }
-    seat->latest = in[0].slot;
-    return run_known(j, c, in, n_in, out);
+    pay(seat);
+    wf_slot *first = to_lend(seat, c, in[0]);
+    return first ? run_lent(j, c, in, n_in, out, first) : run_known(j, c, in, n_in, out);
 }

@@ -1099,6 +1099,11 @@ Test(eager, scopes_without_a_look)
                 cr_assert_eq(weft_item_f64(weft_max(y)), 2);
                 cr_assert_neq(weft_error_status(weft_exp(left[0])), WEFT_OK, "call %d", i);
                 cr_assert(i % 2 == 0 || weft_ok(before));
+                if (i % 2) { /* out of the scope in either order */
+                    OK(weft_free(i % 4 == 1 ? y : before));
+                    OK(weft_free(i % 4 == 1 ? before : y));
+                    cr_assert_neq(weft_error_status(weft_exp(y)), WEFT_OK);
+                }
                 OK(weft_scope_end(s));
                 cr_assert(!weft_ok(y));
             }
@@ -1135,6 +1140,11 @@ Test(eager, an_argument_freed_without_a_look)
         now = true;
         OK(weft_jit_call(j, &x, 1, &y, 1));
         cr_assert_eq(weft_item_f64(weft_max(y)), 2);
+        const weft_scope s = weft_scope_begin(); /* which is empty once the argument has gone */
+        weft_tensor only = weft_full(weft_shape(3), 3, WEFT_F32);
+        OK(weft_jit_call(j, &only, 1, &only, 1));
+        cr_assert_eq(weft_item_f64(weft_max(only)), 6);
+        OK(weft_scope_end(s));
         now = false;
         OK(weft_jit_call(j, &x, 1, &y, 1));
         check_error("dead", y, WEFT_EHANDLE, "dead");
