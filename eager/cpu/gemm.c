@@ -30,6 +30,8 @@ enum { FEW_ROWS = 16 };
 enum { AWAKE_WORK = 1 << 16 };
 /* Least terms of a slice of k: adding up its result is to cost little beside making it. */
 enum { MIN_SLICE = 512, LONG_DOT = 1 << 17 };
+/* Rows of A up to which a transposed B stays as it lies, terms of it that are worth that, and bytes of a turned result. */
+enum { TURNED_ROWS = 96, TURNED_TERMS = 1 << 14, TURNED_BYTES = 256 << 10 };
 /* Largest packed copy of B, bytes. */
 #define MAX_PACKED ((size_t)64 << 20)
 
@@ -571,6 +573,41 @@ static int multiply_apart(const blocks *w, const wf_gemm_block *g)
     return rc;
 }
 
+/*
+ * The kernels turn a transposed B as they pack it, which under few rows of A takes as long as their arithmetic: such products are
+ * C^T = B^T A^T, which turns the lesser A instead and reads B as it lies. A term is the same product either way, so the bits are.
+ * (With AVX-512 oneDNN has most of these.)
+ */
+static bool is_turned(const blocks *w, const wf_gemm_block *g)
+{
+    return w->way == BY_KERNELS && wf_isa() < WF_ISA_AVX512 && g->b_rs == 1 && g->b_cs != 1 &&
+           g->n >= 2 * g->m && g->m <= TURNED_ROWS && g->n * g->k >= TURNED_TERMS;
+}
+
+static int multiply_turned(const wf_gemm_block *g)
+{
+    const int dtype = g->wide ? wf_dtype_compute(g->dtype) : g->dtype;
+    const int64_t in = (int64_t)wf_dtype_size(g->dtype), out = (int64_t)wf_dtype_size(dtype);
+    const wf_pack_fn pack = wf_kernels_now()->pack[wf_width(dtype)];
+    const int64_t rows = wf_least(g->n, TURNED_BYTES / out / g->m);
+    const size_t bytes = (size_t)(rows * g->m * out);
+    wf_gemm_block part = *g;
+    part.n = g->m;
+    part.a_rs = g->b_cs, part.a_cs = g->b_rs;
+    part.b = g->a, part.b_rs = g->a_cs, part.b_cs = g->a_rs;
+    part.c = wf_scratch(bytes), part.c_rs = g->m;
+    int rc = part.c ? WF_GEMM_OK : WF_GEMM_NOMEM;
+    for (int64_t j = 0; j < g->n && rc == WF_GEMM_OK; j += rows) {
+        part.m = wf_least(rows, g->n - j);
+        part.a = (const char *)g->b + j * g->b_cs * in;
+        rc = wf_gemm_builtin_block(&part);
+        if (!rc)
+            pack((char *)g->c + j * out, g->c_rs, part.c, 1, g->m, (size_t)g->m, (size_t)part.m);
+    }
+    wf_scratch_free(part.c, bytes);
+    return rc;
+}
+
 /* What is not worth waking a thread for is shared with one that is awake: to the kernels it is the same how C is cut. */
 static bool cut_for_awake(blocks *w)
 {
@@ -616,6 +653,7 @@ static int run_block(const blocks *w, const wf_gemm_block *g)
              : w->packed           ? wf_dnnl_gemm_packed(g)
              : is_made_apart(w, g) ? multiply_apart(w, g)
              : w->way == BY_ONEDNN ? wf_dnnl_gemm(g)
+             : is_turned(w, g)     ? multiply_turned(g)
                                    : WF_GEMM_UNSUPPORTED;
     return rc == WF_GEMM_UNSUPPORTED ? wf_gemm_builtin_block(g) : rc;
 }

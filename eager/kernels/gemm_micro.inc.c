@@ -19,12 +19,25 @@ enum { SMALL = 64 };
 
 /*
  * A block of rows of A stays in the second cache while all of B passes by. B is read in place while at most FEW_ROWS of f32
- * share its copies (a panel is copied under the first tile of each block), and A unless MANY_COLUMNS share its own.
+ * share its copies (a panel is copied under the first tile of each block), and A unless MANY_COLUMNS share its own, or
+ * more columns than FEW_TILES have where its rows compete for the same lines of the first cache.
  */
 #if defined(__AVX512F__)
-enum { BLOCK_BYTES = 5 << 18, BLOCK_ROWS = 1 << 30, FEW_ROWS = SMALL, MANY_COLUMNS = 1 << 30 };
+enum {
+    BLOCK_BYTES = 5 << 18,
+    BLOCK_ROWS = 1 << 30,
+    FEW_ROWS = SMALL,
+    MANY_COLUMNS = 1 << 30,
+    FEW_TILES = 1
+};
 #else
-enum { BLOCK_BYTES = 144 << 10, BLOCK_ROWS = 192, FEW_ROWS = 256, MANY_COLUMNS = 512 };
+enum {
+    BLOCK_BYTES = 144 << 10,
+    BLOCK_ROWS = 192,
+    FEW_ROWS = 256,
+    MANY_COLUMNS = 512,
+    FEW_TILES = 6
+};
 #endif
 /* Columns of a packed B, which every block of rows reads again. */
 enum { CHUNK = 2048 };
@@ -332,7 +345,7 @@ static int reads_a_in_place(const wf_gemm_block *g)
     if (!is_computed(g) || g->a_rs == 0)
         return 0;
     return (g->n <= SMALL && g->m * wf_gemm_slice(g->k) <= SMALL * SMALL) ||
-           (g->a_cs == 1 && (g->n <= columns_of_tile(g->dtype) ||
+           (g->a_cs == 1 && (g->n <= FEW_TILES * columns_of_tile(g->dtype) ||
                              (g->n < MANY_COLUMNS && g->a_rs * size % CACHE_WAY != 0)));
 }
 
