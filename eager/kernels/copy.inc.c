@@ -218,12 +218,6 @@ static inline void put_past(void *p, vector v)
 {
     _mm256_stream_si256(p, v);
 }
-static inline vector reversed(vector v, __m128i in_lane, int size)
-{
-    (void)size;
-    v = _mm256_shuffle_epi8(v, _mm256_broadcastsi128_si256(in_lane));
-    return _mm256_permute2x128_si256(v, v, 1);
-}
 #define ROUND8 ROUND(16, _mm256_unpacklo_epi8, _mm256_unpackhi_epi8)
 #define ROUND16 ROUND(8, _mm256_unpacklo_epi16, _mm256_unpackhi_epi16)
 #define ROUND32 ROUND(4, _mm256_unpacklo_epi32, _mm256_unpackhi_epi32)
@@ -590,23 +584,6 @@ static inline square after(square s, int64_t m, int64_t n, int64_t side, walk w)
                 d[j] = s[j];                                                                       \
     }
 #if defined(SIDE_PAST)
-#define FOUR(i) i, (i) + 2, (i) + 4, (i) + 6
-#define EIGHT(i) FOUR(i), FOUR((i) + 8)
-#define SIXTEEN(i) EIGHT(i), EIGHT((i) + 16)
-#define FOUR_FROM(i) i, (i) + 1, (i) + 2, (i) + 3
-#define SIXTEEN_FROM(i) FOUR_FROM(i), FOUR_FROM((i) + 4), FOUR_FROM((i) + 8), FOUR_FROM((i) + 12)
-#define THIRTY_TWO(i) SIXTEEN(i), SIXTEEN((i) + 32)
-#if defined(__AVX512F__)
-#define EVENS_1 THIRTY_TWO(0), THIRTY_TWO(64)
-#define EVENS_2 THIRTY_TWO(0)
-#define EVENS_4 SIXTEEN(0)
-#define EVENS_8 EIGHT(0)
-#else
-#define EVENS_1 THIRTY_TWO(0)
-#define EVENS_2 SIXTEEN(0)
-#define EVENS_4 EIGHT(0)
-#define EVENS_8 FOUR(0)
-#endif
 /* What turns round the elements of 16 bytes: element `size` bytes wide. */
 static inline __m128i turn_round(int size)
 {
@@ -618,6 +595,16 @@ static inline __m128i turn_round(int size)
 #endif
 /* d[j] = s[2 * j], s[-j] and s[j], n of them; nothing but them and what lies between is read. */
 #if defined(__AVX512F__)
+#define FOUR(i) i, (i) + 2, (i) + 4, (i) + 6
+#define EIGHT(i) FOUR(i), FOUR((i) + 8)
+#define SIXTEEN(i) EIGHT(i), EIGHT((i) + 16)
+#define FOUR_FROM(i) i, (i) + 1, (i) + 2, (i) + 3
+#define SIXTEEN_FROM(i) FOUR_FROM(i), FOUR_FROM((i) + 4), FOUR_FROM((i) + 8), FOUR_FROM((i) + 12)
+#define THIRTY_TWO(i) SIXTEEN(i), SIXTEEN((i) + 32)
+#define EVENS_1 THIRTY_TWO(0), THIRTY_TWO(64)
+#define EVENS_2 THIRTY_TWO(0)
+#define EVENS_4 SIXTEEN(0)
+#define EVENS_8 EIGHT(0)
 enum { LONG_ROW = 1024 }; /* bytes of a row that is written by whole lines */
 /* n elements from s on, less than a register of them, in reverse. What is masked lies behind the elements: memory that is
  * not mapped takes long to be left alone, and before them is more often such. */
@@ -704,64 +691,79 @@ static inline void reverse_few(void *d, const void *s, int64_t n, int size)
         put(to + bytes - VECTOR, get(from + bytes - VECTOR));                                      \
     }
 #elif defined(SIDE_PAST)
-/* 16 bytes of elements, every other one of the 32 bytes from p on. */
-static inline __m128i evens_1(const char *p)
-{
-    const __m128i low = _mm_set1_epi16(0xFF);
-    return _mm_packus_epi16(_mm_and_si128(lanes128(p, 0), low),
-                            _mm_and_si128(lanes128(p + 16, 0), low));
-}
-static inline __m128i evens_2(const char *p)
-{
-    const __m128i low = _mm_set1_epi32(0xFFFF);
-    return _mm_packus_epi32(_mm_and_si128(lanes128(p, 0), low),
-                            _mm_and_si128(lanes128(p + 16, 0), low));
-}
-static inline __m128i evens_4(const char *p)
-{
-    return _mm_castps_si128(_mm_shuffle_ps(_mm_castsi128_ps(lanes128(p, 0)),
-                                           _mm_castsi128_ps(lanes128(p + 16, 0)), 0x88));
-}
-static inline __m128i evens_8(const char *p)
-{
-    return _mm_unpacklo_epi64(lanes128(p, 0), lanes128(p + 16, 0));
-}
-/* Last pieces overlap those before. */
+/* Elements of two registers, every other one, in each lane by itself. */
+#define EVENS(bits, lanes)                                                                         \
+    static inline __m##bits##i evens_1_##bits(__m##bits##i x, __m##bits##i y)                      \
+    {                                                                                              \
+        const __m##bits##i low = lanes##_set1_epi16(0xFF);                                         \
+        return lanes##_packus_epi16(x & low, y & low);                                             \
+    }                                                                                              \
+    static inline __m##bits##i evens_2_##bits(__m##bits##i x, __m##bits##i y)                      \
+    {                                                                                              \
+        const __m##bits##i low = lanes##_set1_epi32(0xFFFF);                                       \
+        return lanes##_packus_epi32(x & low, y & low);                                             \
+    }                                                                                              \
+    static inline __m##bits##i evens_4_##bits(__m##bits##i x, __m##bits##i y)                      \
+    {                                                                                              \
+        return (__m##bits##i)lanes##_shuffle_ps((__m##bits)x, (__m##bits)y, 0x88);                 \
+    }                                                                                              \
+    static inline __m##bits##i evens_8_##bits(__m##bits##i x, __m##bits##i y)                      \
+    {                                                                                              \
+        return lanes##_unpacklo_epi64(x, y);                                                       \
+    }
+EVENS(128, _mm)
+EVENS(256, _mm256)
+#undef EVENS
+/* Lanes are put side by side by loads: what goes from one to the other would be a shuffle more, of those that take longest. Rows
+ * in reverse are read from end to end, which hardware foresees better than backwards. Last pieces overlap others; they are no steps
+ * of the loops, each of which would then wait for the one before to know where it is. */
 #define ROWS(T, width)                                                                             \
+    static inline void evens_at_##width(T *d, const T *s)                                          \
+    {                                                                                              \
+        const char *p = (const char *)s;                                                           \
+        put(d, evens_##width##_256(lanes_of(p, 32), lanes_of(p + 16, 32)));                        \
+    }                                                                                              \
     static inline void every_other_##width(T *d, const T *s, int64_t n)                            \
     {                                                                                              \
-        enum { W = 16 / sizeof(T) };                                                               \
-        typedef T row __attribute__((vector_size(VECTOR), aligned(sizeof(T)), may_alias));         \
-        enum { V = VECTOR / sizeof(T) };                                                           \
+        enum { V = VECTOR / sizeof(T), W = 16 / sizeof(T) };                                       \
         int64_t j = 0;                                                                             \
-        for (; n > V && j < n - 1; j += V) {                                                       \
-            j = j + V < n ? j : n - 1 - V;                                                         \
-            *(row *)(d + j) = __builtin_shufflevector(                                             \
-                *(const row *)(s + 2 * j), *(const row *)(s + 2 * j + V), EVENS_##width);          \
+        for (; j + V < n; j += V)                                                                  \
+            evens_at_##width(d + j, s + 2 * j);                                                    \
+        if (n > V) {                                                                               \
+            j = n - 1;                                                                             \
+            evens_at_##width(d + j - V, s + 2 * (j - V));                                          \
         }                                                                                          \
         for (; n > W && j < n - 1; j += W) {                                                       \
             j = j + W < n ? j : n - 1 - W;                                                         \
-            put128(d + j, evens_##width((const char *)(s + 2 * j)));                               \
+            const char *p = (const char *)(s + 2 * j);                                             \
+            put128(d + j, evens_##width##_128(lanes128(p, 0), lanes128(p + 16, 0)));               \
         }                                                                                          \
         for (; j < n; j++)                                                                         \
             d[j] = s[2 * j];                                                                       \
+    }                                                                                              \
+    static inline void reverse_at_##width(T *d, const T *s, __m128i in_lane)                       \
+    {                                                                                              \
+        const char *p = (const char *)(s + 1) - 16;                                                \
+        put(d, _mm256_shuffle_epi8(lanes_of(p, -16), _mm256_broadcastsi128_si256(in_lane)));       \
     }                                                                                              \
     static inline void reverse_##width(T *d, const T *s, int64_t n)                                \
     {                                                                                              \
         enum { V = VECTOR / sizeof(T), W = 16 / sizeof(T) };                                       \
         const __m128i in_lane = turn_round(sizeof(T));                                             \
-        int64_t j = 0;                                                                             \
-        for (; n >= V && j < n; j += V) {                                                          \
-            j = j + V <= n ? j : n - V;                                                            \
-            put(d + j, reversed(get(s - j - V + 1), in_lane, sizeof(T)));                          \
+        int64_t j = n;                                                                             \
+        for (; j >= V; j -= V)                                                                     \
+            reverse_at_##width(d + j - V, s - j + V, in_lane);                                     \
+        if (n >= V) {                                                                              \
+            j = 0;                                                                                 \
+            reverse_at_##width(d, s, in_lane);                                                     \
         }                                                                                          \
-        for (; n >= W && j < n; j += W) {                                                          \
-            j = j + W <= n ? j : n - W;                                                            \
+        for (; n >= W && j > 0;) {                                                                 \
+            j = j > W ? j - W : 0;                                                                 \
             const __m128i v = lanes128((const char *)(s - j - W + 1), 0);                          \
             put128(d + j, _mm_shuffle_epi8(v, in_lane));                                           \
         }                                                                                          \
-        for (; j < n; j++)                                                                         \
-            d[j] = s[-j];                                                                          \
+        for (; j > 0; j--)                                                                         \
+            d[j - 1] = s[1 - j];                                                                   \
     }                                                                                              \
     FORWARD(T, width)
 #else
