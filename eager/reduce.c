@@ -735,13 +735,18 @@ static void wide_node(const tile *t, int64_t step, int64_t l, int level, char *a
     t->e->k->rows[t->e->job->op](acc, (const void *const[]){right}, 1, t->width, 0);
 }
 
-/* Rows of a type that is widened at the end only. */
+/* Rows of a type that is widened at the end only. Truth values are made bytes, unless bytes say as much: then 0, or the largest
+ * is more. */
 static void wide_as_it_lies(const tile *t, int64_t begin, int64_t end, char *acc)
 {
     const engine *e = t->e;
     const wf_view *x = e->job->x;
-    char *best = t->levels;
+    /* Half a page from rows that lie pages apart: loads of what has just been stored a page away would wait. */
+    const uintptr_t half = (uintptr_t)at(x, t->ox) - (uintptr_t)t->levels + WIDE_BYTES / 2;
+    char *best = t->levels + half % WIDE_BYTES / 64 * 64, *bytes = t->loaded + GROUP * WIDE_BYTES;
     const void *rows[GROUP];
+    const int type = e->job->truth && wf_dtype_size(x->dtype) > 1 ? WEFT_BOOL : x->dtype;
+    const wf_cast_fn truth = type == x->dtype ? NULL : wf_kernels_now()->cast[type][x->dtype];
     for (int64_t r = begin, n; r < end; r += n) {
         n = end - r < GROUP ? end - r : GROUP;
         if (e->apart) {
@@ -751,14 +756,18 @@ static void wide_as_it_lies(const tile *t, int64_t begin, int64_t end, char *acc
             int64_t ox, oy;
             row_offset(t, r + k, &ox, &oy);
             const void *src[2] = {best, e->apart ? rows[k] : at(x, ox)};
-            if (r + k == begin) {
-                memcpy(best, src[1], (size_t)t->width * wf_dtype_size(x->dtype));
-            } else {
+            if (truth) {
+                truth(r + k == begin ? best : bytes, src[1], (size_t)t->width);
+                src[1] = bytes;
+            } else if (r + k == begin) {
+                memcpy(best, src[1], (size_t)t->width * wf_dtype_size(type));
+            }
+            if (r + k != begin) {
                 e->larger(best, src, (size_t)t->width, 0);
             }
         }
     }
-    (e->job->truth ? e->k->truth : e->k->load)(acc, best, x->dtype, 1, t->width);
+    (e->job->truth ? e->k->truth : e->k->load)(acc, best, type, 1, t->width);
 }
 
 /* Order-free: all rows one after the other. */
@@ -1131,12 +1140,10 @@ int wf_red_run(const wf_red_job *job)
     if (inner || step == 0 || g->kd[g->nk - 1] < 4 || !is_nearer(&e, step)) {
         return run_inner(&e);
     }
-    const bool bytes = truths && wf_dtype_size(job->x->dtype) == 1; /* 0, or the largest is more */
-    const bool as_is = bytes || (!truths && job->x->dtype != WEFT_I64);
     e.larger = NULL;
-    if (order && as_is && (step == 1 || g->nr == 1) && job->compute == WEFT_I64 &&
-        job->map == WF_MAP_NONE) {
-        const int type = bytes ? WF_CT_U8 : wf_ct(job->x->dtype);
+    if (order && (truths || job->x->dtype != WEFT_I64) && (step == 1 || g->nr == 1) &&
+        job->compute == WEFT_I64 && job->map == WF_MAP_NONE) {
+        const int type = truths ? WF_CT_U8 : wf_ct(job->x->dtype);
         e.larger = wf_kernels_now()->map[type][least ? WF_OP_MINIMUM : WF_OP_MAXIMUM];
     }
     e.apart = step != 1;
