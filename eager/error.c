@@ -171,7 +171,7 @@ const char *wf_broken_text(unsigned write, char buf[WF_NAME_SIZE])
     if (write == WF_OP_INVALID || write == WF_OP_INPUT || write >= WF_OP_COUNT) {
         return "the call that was to compute it failed";
     }
-    snprintf(buf, WF_NAME_SIZE, "%s on it failed",
+    snprintf(buf, WF_NAME_SIZE, "%s failed in the call that wrote it",
              write == WF_OP_COPY ? "a copy" : wf_rows[write].name);
     return buf;
 }

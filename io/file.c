@@ -133,15 +133,16 @@ static const unsigned char nothing[1];
 
 const unsigned char *wf_file_map(const char *op, const char *path, size_t *size)
 {
-    /* O_NONBLOCK: a FIFO is refused, not waited for. */
-    int fd = path ? open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1;
-    struct stat st;
     *size = 0;
+    if (!path) {
+        wf_api_null(op, "the path");
+        return NULL;
+    }
+    /* O_NONBLOCK: a FIFO is refused, not waited for. */
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    struct stat st;
     if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-        wf_api_error(op, WEFT_EIO, "%s: %s", path ? path : "(null)",
-                     !path    ? "no path"
-                     : fd < 0 ? strerror(errno)
-                              : "not a regular file");
+        wf_api_error(op, WEFT_EIO, "%s: %s", path, fd < 0 ? strerror(errno) : "not a regular file");
         if (fd >= 0) {
             close(fd);
         }

@@ -80,6 +80,7 @@ typedef struct wf_graph_symbols {
     char name[WF_MAX_SYMBOLS][WF_SYMBOL_NAME];
     wf_range range[WF_MAX_SYMBOLS];
     wf_points at;
+    int failed;        /* at which of these the function failed; 0: at none */
     int *of;           /* the symbol of each extent that was named */
     int *first, *next; /* those of an input, a list that ends in -1; in the memory of `of` */
 } wf_graph_symbols;

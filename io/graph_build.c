@@ -476,6 +476,7 @@ static int unify(const weft_graph_args *a, int n_out, wf_graph_symbols *s, wf_si
     int n = 1, k = choose_sizes(s, 1, how);
     *out = NULL;
     *fails = false;
+    s->failed = 0;
     if (k >= 0) {
         char text[WF_RANGE_TEXT];
         wf_api_error("jit_graph", WEFT_EUNSUPPORTED, "'%s' leaves no other size to record with",
@@ -494,6 +495,7 @@ static int unify(const weft_graph_args *a, int n_out, wf_graph_symbols *s, wf_si
         *out = rc ? NULL : unify_recorded(all, n, s, &untold, &why);
     }
     *fails = rc != 0;
+    s->failed = rc ? n : 0;
     for (int i = 1; i < n && *out; i++) {
         if (check_weights(a, r, &all[i], &why)) {
             wf_fn_free(*out);
@@ -593,18 +595,24 @@ static bool is_other_number(const wf_fn *f, const wf_fn *g, uint32_t k)
            f->slots[i->attr] != g->slots[j->attr];
 }
 
+/* "'batch' is 1, 'seq' is 1" */
+static const char *put_sizes(const wf_graph_symbols *s, const int64_t *size, char where[static 96])
+{
+    size_t at = 0;
+    for (int i = 0; i < s->n && at < 96; i++) {
+        const int n = snprintf(where + at, 96 - at, "%s'%s' is %lld", i ? ", " : "", s->name[i],
+                               (long long)size[i]);
+        at += n > 0 ? (size_t)n : 0;
+    }
+    return where;
+}
+
 /* "'batch' is 1, 'seq' is 1: %3 relu at a.c:4 is where neg was for the example". f has these sizes, and differs. */
 static int say_other(const wf_graph_symbols *s, const int64_t *size, const wf_fn *f,
                      const wf_fn *now, wf_why *why)
 {
     char where[96] = "", what[128] = "";
-    size_t at = 0;
     uint32_t k = 0;
-    for (int i = 0; i < s->n && at < sizeof where; i++) {
-        const int n = snprintf(where + at, sizeof where - at, "%s'%s' is %lld", i ? ", " : "",
-                               s->name[i], (long long)size[i]);
-        at += n > 0 ? (size_t)n : 0;
-    }
     while (k < f->n && k < now->n && f->ins[k].op == now->ins[k].op &&
            !is_other_number(f, now, k)) {
         k++;
@@ -620,7 +628,8 @@ static int say_other(const wf_graph_symbols *s, const int64_t *size, const wf_fn
                  wf_rows[now->ins[k].op].name, site ? " at " : "", site ? wf_site_file(site) : "",
                  wf_rows[f->ins[k].op].name);
     }
-    wf_fail(why, WEFT_EUNSUPPORTED, "the function does something else where %.90s%s", where, what);
+    wf_fail(why, WEFT_EUNSUPPORTED, "the function does something else where %.90s%s",
+            put_sizes(s, size, where), what);
     wf_hint(why, "record it without this symbol, make the function independent of the size, or, if "
                  "it is right for multiples, say so: \"n%%2==0\"");
     return WEFT_EUNSUPPORTED;
@@ -962,7 +971,7 @@ static bool goes_as_one(const weft_graph_args *a, int n_out, const recording *r,
 }
 
 /* Are two symbols one? An error is recorded then, in place of the last one. */
-static void look_for_one(const weft_graph_args *a, int n_out, const recording *r,
+static bool look_for_one(const weft_graph_args *a, int n_out, const recording *r,
                          const wf_graph_symbols *s)
 {
     const uint64_t last = wf_ctx_get()->error_last;
@@ -975,11 +984,25 @@ static void look_for_one(const weft_graph_args *a, int n_out, const recording *r
                              "'%s' and '%s' have to be one size, so give both axes one name; "
                              "where they differ: %.160s",
                              s->name[i], s->name[j], cause);
-                return;
+                return true;
             }
         }
     }
     wf_ctx_get()->error_last = last;
+    return false;
+}
+
+/* The sizes in the function's own error are of a recording that the caller does not know of. */
+static void say_where(const wf_graph_symbols *s, int rc)
+{
+    char where[96] = "", cause[900];
+    snprintf(cause, sizeof cause, "%s", weft_last_error());
+    wf_raise_text(
+        wf_ctx_get(), rc, "jit_graph",
+        "the function, which is recorded with other sizes, too, fails where %s: %s; say "
+        "which it is for, a range as \"3<=n<=64\", multiples as \"n%%2==0\", give axes that "
+        "are equal one name, or record it without this symbol",
+        put_sizes(s, s->at.size[s->failed], where), cause);
 }
 
 /* Makes r->fn the function with symbols, which are *s. One that does something else for other sizes is refused; one that fails for some may be
@@ -1009,8 +1032,8 @@ static int generalise(const weft_graph_args *a, int n_out, recording *r, wf_grap
         wf_fn_free(first);
     }
     if (rc) {
-        if (rc != WEFT_ENOMEM) {
-            look_for_one(a, n_out, r, s);
+        if (rc != WEFT_ENOMEM && !look_for_one(a, n_out, r, s) && s->failed) {
+            say_where(s, rc);
         }
         return rc;
     }

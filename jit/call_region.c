@@ -224,7 +224,7 @@ __attribute__((noinline)) static weft_status begin(weft_jit *j)
 }
 
 /* A region that the first seat pays for is a few stores: as long as a fifth of a small op, together with its end. */
-weft_status weft_jit_begin(weft_jit *j)
+weft_status(weft_jit_begin)(weft_jit *j)
 {
     wf_ctx *c = wf_tls_ctx;
     if (__builtin_expect(!c || !j || c->recorder || c->region.of, 0)) {

@@ -191,6 +191,7 @@ WEFT_BY_STRUCT_(weft_jit *, weft_jit_trace, weft_jit_args)
     WEFT_P_(weft_jit, (weft_jit_trace)WEFT_ARGS_(weft_jit_args, __VA_ARGS__))
 #ifndef WEFT_NO_SITES
 #define weft_jit_call(...) weft_sited_failure_(WEFT_HERE, (weft_jit_call)(__VA_ARGS__))
+#define weft_jit_begin(...) weft_sited_failure_(WEFT_HERE, (weft_jit_begin)(__VA_ARGS__))
 #define weft_jit_end(...) weft_sited_failure_(WEFT_HERE, (weft_jit_end)(__VA_ARGS__))
 #endif
 

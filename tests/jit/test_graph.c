@@ -695,6 +695,7 @@ Test(graph, ranges_are_found)
 }
 
 MADE(fours, weft_sum(weft_reshape(x, weft_shape(-1, 4)), .axes = weft_axes(1)))
+MADE(half_rows, weft_reshape(weft_tile(x, weft_shape(6)), weft_shape(n / 2, -1)))
 MADE(six_of_four,
      weft_reshape(weft_concat((weft_tensor[]){x, rows(x, 0, n / 2)}, 2, 0), weft_shape(-1, 6)))
 MADE(halves, weft_add(rows(x, 0, n / 2), rows(x, n / 2, n)))
@@ -804,6 +805,7 @@ Test(graph, multiples_of_symbols)
     } bad[] = {
         {fours, {{0, 0, "n%3==0"}}, 1, 8, "8 in the example, but a multiple of 3"},
         {fours, {{0, 0, "n%3==0"}}, 1, 9, "reshape"},
+        {half_rows, {{0, 0, "n"}}, 1, 8, "with other sizes, too, fails where 'n' is "}, /* 7 goes */
         {negates, {{0, 0, "n%1000==0"}, {0, 0, "n%1024==0"}}, 2, 128000, "more than 1024"},
         {negates, {{0, 0, "n%4==0"}, {0, 0, "n%6==0"}}, 2, 8, "a multiple of 12"},
         {negates, {{0, 0, "4<=n<=4, n%4==0"}}, 1, 4, "'4<=n<=4, n%4==0' leaves no other"},

@@ -163,6 +163,14 @@ static bool step_has(const char *text, const char *op, int line)
     return false;
 }
 
+Test(sites, of_regions)
+{
+    cr_assert_eq(weft_jit_begin(NULL), WEFT_EINVALID);
+    cr_assert(strstr(weft_last_error(), at_line(__LINE__ - 1)), "%s", weft_last_error());
+    cr_assert_eq(weft_jit_end(NULL), WEFT_EINVALID);
+    cr_assert(strstr(weft_last_error(), at_line(__LINE__ - 1)), "%s", weft_last_error());
+}
+
 Test(sites, of_writes_in_place)
 {
     state s = {.sum = weft_zeros(weft_shape(4), WEFT_F32)};

@@ -213,6 +213,9 @@ Test(npy, a_missing_file_is_an_error_of_its_own)
     cr_assert_eq(weft_error_status(t), WEFT_EIO);
     cr_assert(strstr(weft_error_text(t), "/nowhere/at/all.npy"), "%s", weft_error_text(t));
     cr_assert(strstr(weft_error_text(weft_exp(t)), "/nowhere/at/all.npy"));
+    cr_assert_eq(weft_error_status(weft_npy_load(NULL)), WEFT_EINVALID, "%s", weft_last_error());
+    cr_assert_null(weft_npz_open(NULL));
+    cr_assert_eq(weft_last_status(), WEFT_EINVALID, "%s", weft_last_error());
 }
 
 Test(npy, malformed)
