@@ -7,6 +7,7 @@
 #include "eager/reduce.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "eager/alloc.h"
@@ -263,7 +264,7 @@ static void arg_fold_task(void *arg, int64_t begin, int64_t end)
 
 enum { ARG_TILE = 512 };
 
-/* Contiguous kept columns: a row of candidates at a time. */
+/* Kept columns side by side: a row of candidates at a time. */
 static void arg_wide_task(void *arg, int64_t begin, int64_t end)
 {
     const arg_job *j = arg;
@@ -271,19 +272,28 @@ static void arg_wide_task(void *arg, int64_t begin, int64_t end)
     _Alignas(64) char buf[ARG_TILE * 8];
     _Alignas(64) char best[ARG_TILE * 8];
     int64_t columns = g->kd[g->nk - 1], tiles = (columns + ARG_TILE - 1) / ARG_TILE;
+    const int64_t step = g->kx[g->nk - 1];
     for (int64_t i = begin; i < end; i++) {
         int64_t c0 = i % tiles * ARG_TILE, kept = i / tiles * columns + c0, base = 0, unused = 0;
         int64_t n = columns - c0 < ARG_TILE ? columns - c0 : ARG_TILE;
         wf_red_locate(kept, g->nk, g->kd, g->kx, g->ky, &base, &unused);
         memset(j->out + kept, 0, (size_t)n * sizeof(int64_t));
-        j->k->load(best, element(j->x, base), j->x->dtype, 1, n);
+        j->k->load(best, element(j->x, base), j->x->dtype, step, n);
         for (int64_t r = 1; r < g->reduced; r++) {
             int64_t o = base;
             wf_red_locate(r, g->nr, g->rd, g->rx, g->ry, &o, &unused);
-            j->k->load(buf, element(j->x, o), j->x->dtype, 1, n);
+            j->k->load(buf, element(j->x, o), j->x->dtype, step, n);
             j->k->arg_row(best, j->out + kept, buf, r, n, j->sign);
         }
     }
+}
+
+/* Neighbours among the results lie closer than those of one, or there are few of one. */
+static bool arg_is_wide(const wf_red_axis_split *g)
+{
+    enum { FEW = 32 };
+    return g->nr > 0 && g->nk > 0 && g->kd[g->nk - 1] >= 16 &&
+           (llabs(g->kx[g->nk - 1]) < llabs(g->rx[g->nr - 1]) || g->reduced < FEW);
 }
 
 WF_EXEC_DECL(argreduce)
@@ -297,8 +307,7 @@ WF_EXEC_DECL(argreduce)
     if (g->kept == 0 || g->reduced == 0) {
         return 0;
     }
-    if (g->nr > 0 && g->rx[g->nr - 1] != 1 && g->nk > 0 && g->kx[g->nk - 1] == 1 &&
-        g->kd[g->nk - 1] >= 16) {
+    if (arg_is_wide(g)) {
         int64_t columns = g->kd[g->nk - 1];
         int64_t tiles = (columns + ARG_TILE - 1) / ARG_TILE * (g->kept / columns);
         wf_parallel_for(tiles, 65536 / (ARG_TILE * g->reduced) + 1, arg_wide_task, &j);

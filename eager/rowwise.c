@@ -1,8 +1,8 @@
 /*
  * eager/rowwise.c -- softmax and log_softmax, forward and backward.
  *
- * Rows along the last axis run in place. Along another axis columns that lie side by side go together, a row of them at a
- * time, where they are short; else the operands are copied with that axis last and the result is copied back. Bits follow the
+ * Rows along the last axis run in place. Along another axis columns that lie side by side, in a copy if need be, go together, a row
+ * of them at a time, where they are short; else the operands are copied with that axis last and the result is copied back. Bits follow the
  * compositions in eager/kernels/rowwise.h.
  */
 #include "eager/rows.h"
@@ -68,6 +68,7 @@ typedef struct column_job {
     int nsrc, compute, size;
     int64_t n, inner, tiles; /* values of a column; columns side by side; tasks of these */
     const wf_view *src, *dst;
+    const void *data[2]; /* of src, or of row-major copies */
 } column_job;
 
 /* Values of one operand: rows of the task's columns. */
@@ -87,7 +88,7 @@ static column_rows rows_of(const column_job *j, int k, int64_t at, int64_t w, ch
 {
     const wf_view *v = &j->src[k];
     const int64_t from = (int64_t)wf_dtype_size(v->dtype);
-    const char *x = (const char *)v->data + at * from;
+    const char *x = (const char *)j->data[k] + at * from;
     if (v->dtype == j->compute) {
         return (column_rows){x, j->inner * from};
     }
@@ -179,37 +180,41 @@ static void columns_task(void *arg, int64_t begin, int64_t end)
     }
 }
 
-/* False: not for columns of this kind. */
-static bool run_columns(wf_exec *e, int axis)
+/* Do they go by columns? j is filled but for the data then. */
+static bool by_columns(const wf_exec *e, int axis, column_job *j)
 {
     const wf_view *dst = &e->dst[0];
-    column_job j = {.op = e->op, .nsrc = e->nsrc, .src = e->src, .dst = dst, .inner = 1};
-    j.compute = wf_red_compute(dst->dtype);
-    j.size = (int)wf_red_size(j.compute);
-    j.n = dst->dims[axis];
+    *j = (column_job){.op = e->op, .nsrc = e->nsrc, .src = e->src, .dst = dst, .inner = 1};
+    j->compute = wf_red_compute(dst->dtype);
+    j->size = (int)wf_red_size(j->compute);
+    j->n = dst->dims[axis];
     for (int i = axis + 1; i < dst->rank; i++) {
-        j.inner *= dst->dims[i];
+        j->inner *= dst->dims[i];
     }
-    int64_t fits = PART / j.size / j.n / CUT * CUT;
+    int64_t fits = PART / j->size / j->n / CUT * CUT;
     fits = fits < MOST_COLUMNS ? fits : MOST_COLUMNS;
     if (fits < COLUMNS) {
         return false;
     }
     /* even shares, of which a cut moves an end by less than CUT: all fit, and none is less than COLUMNS */
-    j.tiles = j.inner <= fits ? 1 : (j.inner + fits - CUT - 1) / (fits - CUT);
-    bool dense =
-        wf_view_is_contiguous(dst) && j.inner / j.tiles >= (j.tiles > 1 ? COLUMNS + CUT : COLUMNS);
+    j->tiles = j->inner <= fits ? 1 : (j->inner + fits - CUT - 1) / (fits - CUT);
+    bool good = wf_view_is_contiguous(dst) &&
+                j->inner / j->tiles >= (j->tiles > 1 ? COLUMNS + CUT : COLUMNS);
     for (int i = 0; i < e->nsrc; i++) {
         const wf_view *x = &e->src[i];
-        dense = dense && wf_view_is_contiguous(x) && x->data != dst->data &&
-                (x->dtype == j.compute || (WF_BIT(x->dtype) & WF_DT_F));
+        good = good && x->data != dst->data &&
+               (x->dtype == j->compute || (WF_BIT(x->dtype) & WF_DT_F));
     }
-    if (!dense) {
-        return false;
+    return good;
+}
+
+static void run_columns(column_job *j, const wf_packed *src)
+{
+    for (int i = 0; i < j->nsrc; i++) {
+        j->data[i] = src[i].data;
     }
-    wf_parallel_for(wf_view_numel(dst) / (j.n * j.inner) * j.tiles,
-                    COLUMNS_TASK / (j.n * (j.inner / j.tiles)) + 1, columns_task, &j);
-    return true;
+    wf_parallel_for(wf_view_numel(j->dst) / (j->n * j->inner) * j->tiles,
+                    COLUMNS_TASK / (j->n * (j->inner / j->tiles)) + 1, columns_task, j);
 }
 
 WF_EXEC_DECL(softmax)
@@ -221,16 +226,18 @@ WF_EXEC_DECL(softmax)
     if (wf_view_numel(dst) == 0) {
         return 0;
     }
-    if (last >= 0 && run_columns(e, axis)) {
-        return 0;
-    }
+    column_job columns;
+    const bool by = last >= 0 && by_columns(e, axis, &columns);
+    last = by ? -1 : last;
     wf_packed src[2] = {{.data = NULL}};
     int status = 0;
     for (int i = 0; i < e->nsrc && status == 0; i++) {
         status = wf_pack(&src[i], &e->src[i], e->src[i].dtype, last, e->why);
     }
     wf_view moved = wf_move_last(dst, last);
-    if (status == 0 && wf_view_is_contiguous(&moved)) {
+    if (status == 0 && by) {
+        run_columns(&columns, src);
+    } else if (status == 0 && wf_view_is_contiguous(&moved)) {
         status = run_packed(e, src, dst->data, n);
     } else if (status == 0) {
         wf_view tmp = moved;

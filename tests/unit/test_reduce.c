@@ -486,7 +486,7 @@ static wf_view seen(const operand *x, int way)
  * time, with a last strip of columns that overlaps the one before; extremes as they lie, and where they are, behind a NaN. */
 Test(reduce, views)
 {
-    static const int64_t shapes[][2] = {{300, 290}, {97, 1030}, {1100, 131}, {40, 1300}};
+    static const int64_t shapes[][2] = {{300, 290}, {97, 1030}, {1100, 131}, {40, 1300}, {1300, 5}};
     static const int dtypes[] = {WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_F16, WEFT_I32, WEFT_U8};
     int trial = 0;
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {

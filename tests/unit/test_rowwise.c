@@ -149,7 +149,8 @@ Test(rowwise, softmax)
     }
 }
 
-/* Columns side by side: few and many, long and short, of which tasks have the same or different numbers. */
+/* Columns side by side: few and many, long and short, of which tasks have the same or different numbers; as they lie, or in a copy
+ * of a view. */
 Test(rowwise, softmax_of_columns)
 {
     static const wf_op ops[] = {WF_OP_SOFTMAX, WF_OP_LOG_SOFTMAX, WF_OP_SOFTMAX_BWD,
@@ -162,9 +163,9 @@ Test(rowwise, softmax_of_columns)
         for (int t = 0; t < 4; t++) {
             const wf_op op = ops[(k + (size_t)t) % 4];
             const int64_t dims[3] = {2, shapes[k][0], shapes[k][1]}, axis = 1;
-            set_machine(trial++);
-            operand a = make_operand(float_types[t], 3, dims, PLAIN);
-            operand b = make_operand(float_types[t], 3, dims, PLAIN);
+            set_machine(trial);
+            operand a = make_operand(float_types[t], 3, dims, trial % NLAYOUT);
+            operand b = make_operand(float_types[t], 3, dims, trial++ / 2 % NLAYOUT);
             fill_operand(&a, t % 2);
             fill_operand(&b, 0);
             const bool forward = op == WF_OP_SOFTMAX || op == WF_OP_LOG_SOFTMAX;
