@@ -4,8 +4,8 @@
  * Invariants: values along the axis are added in the order of docs/reductions.md (scan.h has it in short); floats accumulate in
  * f64 (whatever their dtype) and every output is rounded once; integers wrap, in any order. Nothing depends on tiles or threads.
  *
- * What runs at once is a unit: a line whose elements are brought to a buffer, or a tile of lines side by side, eight elements of
- * each. Few units are cut into blocks of 4096: their totals, then what comes before each, then the blocks again.
+ * What runs at once is a unit: a line whose elements are brought to a buffer, a tile of lines side by side, eight elements of
+ * each, or a bundle of short lines behind one another, turned into such a tile and back. Few units are cut into blocks of 4096: their totals, then what comes before each, then the blocks again.
  */
 #include <string.h>
 
@@ -24,7 +24,9 @@ enum {
     BLOCK = 4096,
     RADIX = 64,
     COLS = WF_SCAN_COLS,
-    WIDTH = WF_SCAN_WIDTH
+    WIDTH = WF_SCAN_WIDTH,
+    SHORT = 24,   /* lines of fewer elements are bundled, from so many lines on */
+    BUNDLE = 2048 /* elements */
 };
 
 typedef struct scan_job {
@@ -37,6 +39,7 @@ typedef struct scan_job {
     int axis;
     int64_t n, inner, outer; /* of the contiguous result: [outer][n][inner] */
     int64_t tiles;           /* of inner; 0: units are lines */
+    int64_t lines;           /* of a bundle */
     /* of a unit in blocks */
     int64_t unit, piece; /* its first block */
     bool totals;         /* store nothing */
@@ -286,6 +289,31 @@ static void units_task(void *arg, int64_t begin, int64_t end)
     fence(j);
 }
 
+/* Lines of a row-major x, each of them a column meanwhile; x may be dst. */
+static void bundles_task(void *arg, int64_t begin, int64_t end)
+{
+    const scan_job *j = arg;
+    uint64_t state[WF_SCAN_STATE * COLS], out[BUNDLE];
+    buffer v = {{0}};
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t first = unit * j->lines, left = j->outer - first;
+        const int64_t m = left < j->lines ? left : j->lines;
+        for (int64_t r = 0; r < j->n; r += WF_SCAN_ROWS) {
+            const int64_t rows = j->n - r < WF_SCAN_ROWS ? j->n - r : WF_SCAN_ROWS;
+            for (int64_t k = 0; k < rows; k++) {
+                j->k->load(v.row[k], from(j, first * j->n + r + k), j->x->dtype, j->n, m);
+            }
+            j->run.rows(&v, m, state, (unsigned)(r / WF_SCAN_ROWS));
+            for (int64_t k = 0; k < rows; k++) {
+                for (int64_t c = 0; c < m; c++) {
+                    out[c * j->n + r + k] = v.row[k][c];
+                }
+            }
+        }
+        j->k->store(to(j, first * j->n), j->dst->dtype, out, m * j->n);
+    }
+}
+
 /* Blocks of j->unit, from j->piece on: totals of them, or, where `before` has what is added, their outputs. */
 static void blocks_task(void *arg, int64_t begin, int64_t end)
 {
@@ -384,9 +412,17 @@ WF_EXEC_DECL(scan)
     }
     j.run = kernels_of(&j);
     const bool tiles = j.inner > 1 && inner_contiguous(x, j.axis);
-    if (!tiles && is_apart(x, &j) && holds(j.dst, x)) { /* brought together, scanned in place */
+    const bool bundled = j.inner == 1 && j.n < SHORT && j.outer >= SHORT;
+    const bool apart = bundled ? !wf_view_is_contiguous(x) : !tiles && is_apart(x, &j);
+    if (apart && holds(j.dst, x)) { /* brought together, scanned in place */
         wf_copy(j.dst, x);
         j.x = x = j.dst;
+    }
+    if (bundled && wf_view_is_contiguous(x)) {
+        j.lines = BUNDLE / j.n < WIDTH ? BUNDLE / j.n : WIDTH;
+        wf_parallel_for((j.outer + j.lines - 1) / j.lines, SCAN_TASK / (j.n * j.lines) + 1,
+                        bundles_task, &j);
+        return 0;
     }
     if (j.inner > 1 && inner_contiguous(x, j.axis)) {
         j.tiles = (j.inner + WIDTH - 1) / WIDTH;

@@ -778,7 +778,8 @@ static void check_scan(wf_op op, const wf_view *x, int axis, int64_t every)
 Test(reduce, scans)
 {
     static const int64_t shapes[][3] = {{2, 3, 4},    {1, 1, 3000}, {3, 50, 9}, {2, 1, 1},
-                                        {2, 1200, 3}, {2, 7, 1500}, {0, 3, 2},  {3, 0, 2}};
+                                        {2, 1200, 3}, {2, 7, 1500}, {0, 3, 2},  {3, 0, 2},
+                                        {9, 30, 23},  {40, 8, 1}};
     int trial = 0;
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
         for (int axis = 0; axis < 3; axis++) {
