@@ -415,10 +415,6 @@ weft_safetensors *weft_safetensors_decode(const void *data, size_t size)
 
 weft_safetensors *weft_safetensors_open(const char *path)
 {
-    if (!path) {
-        wf_api_null("safetensors", "the path");
-        return NULL;
-    }
     size_t size;
     const unsigned char *base = wf_file_map("safetensors", path, &size);
     mapping *m = base ? new_mapping(base, size, true) : NULL;
