@@ -9,6 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "eager/dense.h"
+#include "eager/kernels/kernels.h"
+#include "eager/pool.h"
+
 typedef struct loss_job {
     const wf_row_kernels *k;
     const wf_red_kernels *convert;
@@ -47,6 +51,65 @@ static void loss_row(void *ctx, int64_t row, const void *const *in, void *const 
         j->convert->store(scalar_at(j->loss, row), j->loss->dtype, &a, 1);
         j->convert->store(scalar_at(j->lse, row), j->lse->dtype, &b, 1);
     }
+}
+
+/* -- short rows, forward ------------------------------------------------------------------------------- */
+enum { MOST_SHORT = 256 /* rows of a part */ };
+
+typedef struct short_job {
+    const loss_job *loss;
+    const wf_view *x; /* dense */
+    const wf_view *lse;
+    int64_t parts;
+} short_job;
+
+static void short_part(const short_job *s, int64_t from, int64_t w)
+{
+    _Alignas(64) char lse[MOST_SHORT * 8], at[MOST_SHORT * 8], raw[MOST_SHORT * 8];
+    const loss_job *j = s->loss;
+    const int dt = s->x->dtype, compute = wf_red_compute(dt);
+    const size_t size = wf_dtype_size(dt), wide = wf_red_size(compute);
+    wf_lse_rows(lse, s->x, from, w);
+    j->convert->store(scalar_at(s->lse, from), s->lse->dtype, lse, w);
+    for (int64_t i = 0; i < w; i++) {
+        const int64_t t = target_at(j->targets, from + i), class = t == j->ignore ? 0 : t;
+        memcpy(raw + (size_t)i * size,
+               (const char *)s->x->data + (size_t)((from + i) * j->n + class) * size, size);
+    }
+    j->convert->load(at, raw, dt, 1, w);
+    wf_kernels_now()->map[wf_ct(compute)][WF_OP_SUB](at, (const void *const[]){lse, at}, (size_t)w,
+                                                     0);
+    for (int64_t i = 0; i < w; i++) {
+        if (target_at(j->targets, from + i) == j->ignore) {
+            memset(at + (size_t)i * wide, 0, wide);
+        }
+    }
+    j->convert->store(scalar_at(j->loss, from), j->loss->dtype, at, w);
+}
+
+static void short_task(void *arg, int64_t begin, int64_t end)
+{
+    const short_job *s = arg;
+    const int64_t rows = s->x->dims[0];
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t from = i * rows / s->parts;
+        short_part(s, from, (i + 1) * rows / s->parts - from);
+    }
+}
+
+/* False: not for rows of this kind. */
+static bool run_short(const wf_exec *e, const loss_job *j, const void *x)
+{
+    const wf_view *logits = &e->src[0];
+    const wf_view dense = wf_view_dense((void *)(uintptr_t)x, logits->dtype, 2, logits->dims);
+    short_job s = {.loss = j, .x = &dense, .lse = j->lse};
+    s.parts =
+        j->smooth == 0 ? wf_lse_parts(logits->dims[0], j->n, wf_red_compute(logits->dtype)) : 0;
+    if (s.parts == 0 || !wf_view_is_contiguous(j->loss) || !wf_view_is_contiguous(j->lse)) {
+        return false;
+    }
+    wf_parallel_for(s.parts, wf_row_grain(logits->dims[0] / s.parts * j->n * 8), short_task, &s);
+    return true;
 }
 
 static int64_t ignored(const wf_attr *attr)
@@ -110,6 +173,10 @@ WF_EXEC_DECL(cross_entropy)
     int compute = wf_red_compute(logits->dtype);
     j.k = wf_row_kernels_of(compute);
     j.convert = wf_red_kernels_of(compute);
+    if (!backward && rows * n > 0 && run_short(e, &j, x.data)) {
+        wf_unpack(&x);
+        return 0;
+    }
     wf_row_job r = {.rows = rows, .n = n, .compute = compute, .nin = 1, .nout = backward ? 1 : 0};
     r.in[0].data = x.data;
     r.in[0].dtype = logits->dtype;

@@ -1,9 +1,9 @@
 /*
  * eager/rowwise.c -- softmax and log_softmax, forward and backward.
  *
- * Rows along the last axis run in place. Along another axis columns that lie side by side, in a copy if need be, go together, a row
- * of them at a time, where they are short; else the operands are copied with that axis last and the result is copied back. Bits follow the
- * compositions in eager/kernels/rowwise.h.
+ * Rows along the last axis run in place, short ones turned into columns. Along another axis columns that lie side by side, in a copy
+ * if need be, go together, a row of them at a time, where they are short; else the operands are copied with that axis last and the
+ * result is copied back. Bits follow the compositions in eager/kernels/rowwise.h.
  */
 #include "eager/rows.h"
 
@@ -60,7 +60,11 @@ enum {
     ROW_BYTES = MOST_COLUMNS * 8,
     LONGEST = PART / COLUMNS / 4, /* column */
     CUT = 16,                     /* tasks begin at multiples of so many columns */
-    COLUMNS_TASK = 1 << 15        /* elements worth a task */
+    COLUMNS_TASK = 1 << 15,       /* elements worth a task */
+    SHORT_ROW = 63,               /* the longest that is turned */
+    TURNED_PART = 8 << 10, /* bytes of turned values at one stage: three are in the first cache */
+    TURNED_LEAST = 144,    /* rows, whose even shares are never less than COLUMNS, */
+    TURNED_MOST = 240      /* and that do not lie powers of two apart */
 };
 
 typedef struct column_job {
@@ -69,6 +73,7 @@ typedef struct column_job {
     int64_t n, inner, tiles; /* values of a column; columns side by side; tasks of these */
     const wf_view *src, *dst;
     const void *data[2]; /* of src, or of row-major copies */
+    bool turned;         /* the columns are rows in memory */
 } column_job;
 
 /* Values of one operand: rows of the task's columns. */
@@ -83,26 +88,32 @@ static void apply(const column_job *j, wf_op op, void *to, const void *a, const 
     wf_kernels_now()->map[wf_ct(j->compute)][op](to, src, (size_t)w, 0);
 }
 
-/* The columns that begin at element `at` of operand k, w of them: as they lie in memory, or widened in room. */
-static column_rows rows_of(const column_job *j, int k, int64_t at, int64_t w, char *room)
+/* The columns that begin at element `at` of operand k, w of them: as they lie in memory, turned (by way of `other` if they are
+ * widened) or widened in room. */
+static column_rows rows_of(const column_job *j, int k, int64_t at, int64_t w, char *room,
+                           char *other)
 {
     const wf_view *v = &j->src[k];
     const int64_t from = (int64_t)wf_dtype_size(v->dtype);
-    const char *x = (const char *)j->data[k] + at * from;
+    column_rows x = {(const char *)j->data[k] + at * from, j->inner * from};
+    if (j->turned) {
+        char *to = v->dtype == j->compute ? room : other;
+        wf_kernels_now()->pack[wf_width(v->dtype)](to, w, x.at, 1, j->n, (size_t)j->n, (size_t)w);
+        x = (column_rows){to, w * from};
+    }
     if (v->dtype == j->compute) {
-        return (column_rows){x, j->inner * from};
+        return x;
     }
     for (int64_t r = 0; r < j->n; r++) {
         wf_red_kernels_of(j->compute)
-            ->load(room + r * w * j->size, x + r * j->inner * from, v->dtype, 1, w);
+            ->load(room + r * w * j->size, x.at + r * x.step, v->dtype, 1, w);
     }
     return (column_rows){room, w * j->size};
 }
 
-/* x - max(x) to d. */
-static void less_largest(const column_job *j, column_rows x, char *d, int64_t w)
+/* m = max(x); x - m to d. */
+static void less_largest(const column_job *j, column_rows x, char *m, char *d, int64_t w)
 {
-    _Alignas(64) char m[ROW_BYTES];
     const void *rows[LONGEST];
     for (int64_t r = 0; r < j->n; r++) {
         rows[r] = x.at + r * x.step;
@@ -135,14 +146,14 @@ static void column_row(const column_job *j, void *to, const char *a, const char 
 static void do_columns(const column_job *j, int64_t at, int64_t w)
 {
     _Alignas(64) char room[3][PART];
-    _Alignas(64) char s[ROW_BYTES], out[ROW_BYTES];
+    _Alignas(64) char s[ROW_BYTES], out[ROW_BYTES]; /* s: the largest before the sums */
     const wf_sum_kernels *sum = wf_sum_kernels_of(j->compute);
     const int64_t step = w * j->size;
-    column_rows a = rows_of(j, 0, at, w, room[0]), b = {NULL, 0}, t = {room[2], step};
+    column_rows a = rows_of(j, 0, at, w, room[0], room[2]), b = {NULL, 0}, t = {room[2], step};
     if (j->nsrc > 1) {
-        b = rows_of(j, 1, at, w, room[1]);
+        b = rows_of(j, 1, at, w, room[1], room[2]);
     } else {
-        less_largest(j, a, room[0], w);
+        less_largest(j, a, s, room[0], w);
         a = (column_rows){room[0], step};
     }
     for (int64_t r = 0; r < j->n && j->op != WF_OP_LOG_SOFTMAX_BWD; r++) { /* what is summed up */
@@ -158,14 +169,20 @@ static void do_columns(const column_job *j, int64_t at, int64_t w)
         apply(j, WF_OP_LOG, s, s, NULL, w);
     }
     const int64_t to = (int64_t)wf_dtype_size(j->dst->dtype);
-    for (int64_t r = 0; r < j->n; r++) {
-        char *row = (char *)j->dst->data + (at + r * j->inner) * to;
+    char *const dst = (char *)j->dst->data + at * to;
+    for (int64_t r = 0; r < j->n;
+         r++) { /* turned: over the row of t that it is made of, or one before it */
+        char *row = j->turned ? room[2] + r * w * to : dst + r * j->inner * to;
         const bool same = j->dst->dtype == j->compute;
         column_row(j, same ? row : out, a.at + r * a.step, b.at + r * b.step, t.at + r * t.step, s,
                    w);
         if (!same) {
             wf_red_kernels_of(j->compute)->store(row, j->dst->dtype, out, w);
         }
+    }
+    if (j->turned) {
+        wf_kernels_now()->pack[wf_width(j->dst->dtype)](dst, j->n, room[2], 1, w, (size_t)w,
+                                                        (size_t)j->n);
     }
 }
 
@@ -175,9 +192,44 @@ static void columns_task(void *arg, int64_t begin, int64_t end)
     for (int64_t i = begin; i < end; i++) {
         const int64_t k = i % j->tiles, at = k * j->inner / j->tiles / CUT * CUT;
         const int64_t next = (k + 1) * j->inner / j->tiles / CUT * CUT;
-        do_columns(j, i / j->tiles * j->n * j->inner + at,
+        do_columns(j, i / j->tiles * j->n * j->inner + (j->turned ? at * j->n : at),
                    (k + 1 < j->tiles ? next : j->inner) - at);
     }
+}
+
+/* Rows of n that are turned together, at most; 0: they are too long, or too few. */
+static int64_t rows_together(int64_t rows, int64_t n, int64_t size)
+{
+    const int64_t near = TURNED_PART / size / n / CUT * CUT;
+    if (n > SHORT_ROW || rows < COLUMNS || PART / size / n < TURNED_LEAST) {
+        return 0;
+    }
+    return near < TURNED_LEAST ? TURNED_LEAST : near < TURNED_MOST ? near : TURNED_MOST;
+}
+
+int64_t wf_lse_parts(int64_t rows, int64_t n, int compute)
+{
+    const int64_t fits = rows_together(rows, n, (int64_t)wf_red_size(compute));
+    return fits == 0 ? 0 : rows <= fits ? 1 : (rows + fits - 1) / fits;
+}
+
+void wf_lse_rows(void *lse, const wf_view *x, int64_t from, int64_t w)
+{
+    _Alignas(64) char room[2][PART];
+    _Alignas(64) char m[ROW_BYTES];
+    const int compute = wf_red_compute(x->dtype), size = (int)wf_red_size(compute);
+    const column_job j = {.nsrc = 1,
+                          .compute = compute,
+                          .size = size,
+                          .n = x->dims[1],
+                          .src = x,
+                          .data = {x->data},
+                          .turned = true};
+    less_largest(&j, rows_of(&j, 0, from * j.n, w, room[0], room[1]), m, room[0], w);
+    apply(&j, WF_OP_EXP, room[0], room[0], NULL, j.n * w);
+    wf_sum_kernels_of(compute)->tree(lse, room[0], w, j.n, w);
+    apply(&j, WF_OP_LOG, lse, lse, NULL, w);
+    apply(&j, WF_OP_ADD, lse, m, lse, w);
 }
 
 /* Do they go by columns? j is filled but for the data then. */
@@ -188,10 +240,15 @@ static bool by_columns(const wf_exec *e, int axis, column_job *j)
     j->compute = wf_red_compute(dst->dtype);
     j->size = (int)wf_red_size(j->compute);
     j->n = dst->dims[axis];
+    j->turned = axis == dst->rank - 1;
     for (int i = axis + 1; i < dst->rank; i++) {
         j->inner *= dst->dims[i];
     }
     int64_t fits = PART / j->size / j->n / CUT * CUT;
+    if (j->turned) {
+        j->inner = wf_view_numel(dst) / j->n;
+        fits = rows_together(j->inner, j->n, j->size);
+    }
     fits = fits < MOST_COLUMNS ? fits : MOST_COLUMNS;
     if (fits < COLUMNS) {
         return false;
@@ -202,7 +259,7 @@ static bool by_columns(const wf_exec *e, int axis, column_job *j)
                 j->inner / j->tiles >= (j->tiles > 1 ? COLUMNS + CUT : COLUMNS);
     for (int i = 0; i < e->nsrc; i++) {
         const wf_view *x = &e->src[i];
-        good = good && x->data != dst->data &&
+        good = good && (j->turned || x->data != dst->data) &&
                (x->dtype == j->compute || (WF_BIT(x->dtype) & WF_DT_F));
     }
     return good;
@@ -227,7 +284,7 @@ WF_EXEC_DECL(softmax)
         return 0;
     }
     column_job columns;
-    const bool by = last >= 0 && by_columns(e, axis, &columns);
+    const bool by = dst->rank > 0 && by_columns(e, axis, &columns);
     last = by ? -1 : last;
     wf_packed src[2] = {{.data = NULL}};
     int status = 0;

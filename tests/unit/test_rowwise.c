@@ -149,23 +149,24 @@ Test(rowwise, softmax)
     }
 }
 
-/* Columns side by side: few and many, long and short, of which tasks have the same or different numbers; as they lie, or in a copy
- * of a view. */
+/* Columns side by side, and rows that are turned into such: few and many, long and short, of which tasks have the same or
+ * different numbers; as they lie, or in a copy of a view. */
 Test(rowwise, softmax_of_columns)
 {
     static const wf_op ops[] = {WF_OP_SOFTMAX, WF_OP_LOG_SOFTMAX, WF_OP_SOFTMAX_BWD,
                                 WF_OP_LOG_SOFTMAX_BWD};
-    static const int64_t shapes[][2] = {{1, 64},   {2, 70},    {5, 200},  {16, 1030},
-                                        {90, 130}, {128, 400}, {192, 64}, {193, 64},
-                                        {3, 2500}, {7, 63},    {100, 81}};
+    static const int64_t shapes[][2] = {{1, 64},    {2, 70},   {5, 200},  {16, 1030}, {90, 130},
+                                        {128, 400}, {192, 64}, {193, 64}, {40, 70},   {63, 300},
+                                        {47, 58},   {3, 2500}, {7, 63},   {100, 81}};
     int trial = 0;
     for (size_t k = 0; k < sizeof shapes / sizeof shapes[0]; k++) {
-        for (int t = 0; t < 4; t++) {
+        for (int t = 0; t < 8; t++) {
             const wf_op op = ops[(k + (size_t)t) % 4];
-            const int64_t dims[3] = {2, shapes[k][0], shapes[k][1]}, axis = 1;
-            set_machine(trial);
-            operand a = make_operand(float_types[t], 3, dims, trial % NLAYOUT);
-            operand b = make_operand(float_types[t], 3, dims, trial++ / 2 % NLAYOUT);
+            const int64_t axis = 1 + t / 4, dims[3] = {2, shapes[k][axis - 1], shapes[k][2 - axis]};
+            const int layout = trial + (int)k;
+            set_machine(trial++);
+            operand a = make_operand(float_types[t % 4], 3, dims, layout % NLAYOUT);
+            operand b = make_operand(float_types[t % 4], 3, dims, layout / 2 % NLAYOUT);
             fill_operand(&a, t % 2);
             fill_operand(&b, 0);
             const bool forward = op == WF_OP_SOFTMAX || op == WF_OP_LOG_SOFTMAX;
@@ -173,7 +174,7 @@ Test(rowwise, softmax_of_columns)
             wf_attr attr = {.n_ints = 1, .ints = &axis};
             call c = run_op(op, wf_exec_softmax, &attr, forward ? 1 : 2, src);
             cr_assert_eq(c.status, 0, "%s", c.why.rule);
-            expect_softmax(op, &a.v, forward ? NULL : &b.v, &c.dst[0].v, 1);
+            expect_softmax(op, &a.v, forward ? NULL : &b.v, &c.dst[0].v, (int)axis);
             free_call(&c);
             free_operand(&a);
             free_operand(&b);
@@ -502,7 +503,8 @@ Test(rowwise, cross_entropy)
     int trial = 0;
     for (size_t k = 0; k < sizeof lengths / sizeof lengths[0]; k++) {
         for (int t = 0; t < 4; t++, trial++) {
-            int64_t n = lengths[k], dims[2] = {7, n}, ignore = trial % 2 ? -100 : 0;
+            const int64_t n = lengths[k], rows = n < 64 ? 113 + n : 7, dims[2] = {rows, n};
+            int64_t ignore = trial % 2 ? -100 : 0;
             double smooth = trial % 3 == 0 ? 0.1 : 0.0;
             int dt = float_types[t] == WEFT_F64 ? WEFT_F64 : WEFT_F32;
             operand x = make_operand(float_types[t], 2, dims, trial % NLAYOUT);
@@ -511,7 +513,7 @@ Test(rowwise, cross_entropy)
             operand g = make_operand(float_types[t], 1, dims, PLAIN);
             fill_operand(&x, 0);
             fill_operand(&g, 0);
-            for (int64_t i = 0; i < 7; i++) {
+            for (int64_t i = 0; i < rows; i++) {
                 set_elem(y.v.data, y.v.dtype, offset_of(&y.v, i),
                          i == 2 ? (double)ignore : (double)pick(n));
             }
@@ -524,7 +526,7 @@ Test(rowwise, cross_entropy)
             call r = run_op(WF_OP_CROSS_ENTROPY_BWD, wf_exec_cross_entropy, &attr, 4, back);
             cr_assert_eq(r.status, 0, "%s", r.why.rule);
             double *e = malloc((size_t)n * 8);
-            for (int64_t row = 0; row < 7; row++) {
+            for (int64_t row = 0; row < rows; row++) {
                 double *v = row_of(&x.v, row, n), m = largest(v, n), gr = view_get(&g.v, row);
                 int64_t target = (int64_t)view_get(&y.v, row);
                 for (int64_t i = 0; i < n; i++) {
