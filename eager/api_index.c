@@ -56,7 +56,8 @@ static bool indices_ok(places *p, const weft_tensor *indices, int n)
         }
         if (b.type.dtype != WEFT_I64 && b.type.dtype != WEFT_I32) {
             return wf_arg_fail(a, WEFT_EDTYPE,
-                               "indices are i64 or i32; weft_nonzero gives those of a mask",
+                               "indices are i64 or i32; a mask is for weft_masked_select, "
+                               "weft_masked_fill and weft_where",
                                "index tensor %d is %s", k, wf_dtype_name(b.type.dtype));
         }
         if (k > 0 && wf_broadcast(&p->index, &b.type, &why)) {

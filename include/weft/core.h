@@ -228,8 +228,8 @@ typedef struct weft_allocator {
 /* From now on; any thread, at any time, best before the first tensor. NULL: the system again. The struct is copied. What is cached
  * is given back first. WEFT_EINVALID without one of the functions. */
 WEFT_API weft_status weft_memory_set_allocator(const weft_allocator *allocator);
-/* Writes one line per kept tensor still alive: shape, dtype, bytes, name, file:line; returns how many.
- * out may be NULL (count only). */
+/* Writes one line per kept tensor still alive: shape, dtype, bytes, name, file:line; and one per gradient that a tensor still
+ * alive has, kept or not (weft_set_grad(x, WEFT_NONE) drops it). Returns how many. out may be NULL (count only). */
 WEFT_API int64_t weft_leak_report(FILE *out);
 /* After WEFT_ENOMEM for host memory on this thread: what was asked for, what is held and free, the largest tensors with the
  * places that made them (of this thread's scopes, and kept), what to do. "" when there was none. Valid until the next such

@@ -131,5 +131,9 @@ WEFT_BY_STRUCT_(weft_status, weft_profile_begin, weft_profile_args)
 
 #define weft_profile_begin(...)                                                                    \
     WEFT_F_((weft_profile_begin)WEFT_ARGS_(weft_profile_args, __VA_ARGS__))
+#ifndef WEFT_NO_SITES
+#define weft_profile_flush() WEFT_F_((weft_profile_flush)())
+#define weft_profile_end() WEFT_F_((weft_profile_end)())
+#endif
 
 #endif
