@@ -279,10 +279,24 @@ static bool copy_small(const wf_view *dst, const wf_view *src)
     return true;
 }
 
+/* One element everywhere, of another type: converted once. */
+static bool copy_one(const wf_view *dst, const wf_view *src)
+{
+    uint64_t value;
+    bool one = dst->dtype != src->dtype && wf_view_numel(dst) > 0;
+    for (int i = 0; i < src->rank; i++)
+        one = one && (src->dims[i] == 1 || src->strides[i] == 0);
+    if (!one)
+        return false;
+    wf_kernels_now()->cast[dst->dtype][src->dtype](&value, src->data, 1);
+    wf_fill(dst, &value);
+    return true;
+}
+
 void wf_copy(const wf_view *dst, const wf_view *src)
 {
     wf_walk w;
-    if (copy_small(dst, src))
+    if (copy_small(dst, src) || copy_one(dst, src))
         return;
     if (!wf_walk_init(&w, 2, (const wf_view *const[]){dst, src}))
         return;

@@ -1090,10 +1090,25 @@ static void run_large(const call *c, const wf_view *dst, const wf_view *src)
                              .arg = &c->fn});
 }
 
+/* -x and |x| of halves turn their sign alone: nothing is widened. */
+static int exec_sign(wf_op op, const wf_view *dst, const wf_view *src)
+{
+    int16_t bits = op == WF_OP_NEG ? INT16_MIN : INT16_MAX;
+    wf_view to = *dst, from[2] = {*src, *src};
+    to.dtype = from[0].dtype = from[1].dtype = WEFT_I16;
+    from[1].data = &bits;
+    memset(from[1].strides, 0, sizeof from[1].strides);
+    return wf_exec_map(op == WF_OP_NEG ? WF_OP_BITWISE_XOR : WF_OP_BITWISE_AND, WEFT_I16, &to, 2,
+                       from);
+}
+
 int wf_exec_map(wf_op op, int compute, const wf_view *dst, int nsrc, const wf_view *src)
 {
     const int ct = wf_ct(compute);
     call c;
+    if ((op == WF_OP_NEG || op == WF_OP_ABS) && dst->dtype == src[0].dtype &&
+        (dst->dtype == WEFT_BF16 || dst->dtype == WEFT_F16))
+        return exec_sign(op, dst, src);
     c.k = wf_kernels_now();
     c.fn = ct < 0 || op >= WF_OP_ELEMENTWISE ? NULL : c.k->map[ct][op];
     if (!c.fn || nsrc != facts[op].nsrc)

@@ -422,6 +422,24 @@ Test(copy, large_transposes_within_lines)
         }
 }
 
+/* One element everywhere, of every type as every other. */
+Test(copy, one_element)
+{
+    static const int64_t dims[2] = {70, 129};
+    for (int from = WEFT_BOOL; from < WEFT_DTYPE_COUNT; from++)
+        for (int to = WEFT_BOOL; to < WEFT_DTYPE_COUNT; to++) {
+            uint64_t v = 0;
+            operand d = make(to, 2, dims, from % 2 ? CONTIGUOUS : TRANSPOSED);
+            put(&v, from, 3);
+            const wf_view src = {.data = &v, .dtype = (uint8_t)from, .rank = 2, .dims = {70, 129}};
+            wf_copy(&d.v, &src);
+            for (int64_t i = 0; i < 70 * 129; i++)
+                cr_assert(right_cast(element(&d.v, i), to, &v, from), "%s to %s",
+                          wf_dtype_name(from), wf_dtype_name(to));
+            free(d.base);
+        }
+}
+
 Test(copy, fill)
 {
     static const int64_t dims[3] = {7, 33, 65};
