@@ -132,14 +132,10 @@ typedef struct select_args {
     size_t size;
 } select_args;
 
-/* One slice of inner elements: runs of contiguous elements, or single strided axes. */
+/* One slice of inner elements that are no contiguous run: single strided axes. */
 static void copy_slice(const select_args *a, char *out, const char *in)
 {
     const wf_view *x = a->x;
-    if (a->run == a->inner) {
-        wf_kernels_now()->cast[WEFT_U8][WEFT_U8](out, in, (size_t)a->inner * a->size);
-        return;
-    }
     const int64_t *dims = x->dims + a->axis + 1, *strides = x->strides + a->axis + 1;
     int last = x->rank - a->axis - 2; /* >= 0: inner has axes */
     int64_t n = dims[last], rows = a->inner / n;
@@ -150,20 +146,53 @@ static void copy_slice(const select_args *a, char *out, const char *in)
     }
 }
 
+/* Slices of whole half lines up to SHORT_SLICE bytes are moved here: a call takes as long as they do. */
+enum { HALF_LINE = 32, SHORT_SLICE = 512, SLICES_AHEAD = 12 };
+
+/* Of one o the slices k to last, each a contiguous run of `bytes`. Where they lie is random: lines of those to come are asked for. */
+static void select_runs(const select_args *a, char *out, const char *outer, int64_t k, int64_t last)
+{
+    const int64_t bytes = a->inner * (int64_t)a->size;
+    const int64_t step = a->x->strides[a->axis] * (int64_t)a->size;
+    const bool here = bytes <= SHORT_SLICE && bytes % HALF_LINE == 0;
+    const wf_cast_fn copy = wf_kernels_now()->cast[WEFT_U8][WEFT_U8];
+    for (; k < last; k++, out += bytes) {
+        const char *in = outer + wrap_index(a->at[k], a->extent) * step;
+        if (!here) {
+            copy(out, in, (size_t)bytes);
+            continue;
+        }
+        if (k + SLICES_AHEAD < last) {
+            const char *next = outer + wrap_index(a->at[k + SLICES_AHEAD], a->extent) * step;
+            for (int64_t i = 0; i < bytes; i += 2 * HALF_LINE) {
+                __builtin_prefetch(next + i);
+            }
+        }
+        for (int64_t i = 0; i < bytes; i += HALF_LINE) {
+            memcpy(out + i, in + i, HALF_LINE);
+        }
+    }
+}
+
 static void select_slices(void *arg, int64_t begin, int64_t end)
 {
     const select_args *a = arg;
     const wf_view *x = a->x;
-    int64_t size = (int64_t)a->size, outer_at = -1;
-    const char *outer = NULL;
-    for (int64_t i = begin; i < end; i++) {
-        int64_t o = i / a->n, k = i - o * a->n;
-        if (o != outer_at) {
-            outer = (const char *)x->data + wf_offset_of(o, a->axis, x->dims, x->strides) * size;
-            outer_at = o;
+    const int64_t size = (int64_t)a->size;
+    for (int64_t i = begin, last; i < end; i = last) {
+        const int64_t o = i / a->n, k = i - o * a->n;
+        const char *outer =
+            (const char *)x->data + wf_offset_of(o, a->axis, x->dims, x->strides) * size;
+        char *out = a->dst + i * a->inner * size;
+        last = end < i - k + a->n ? end : i - k + a->n;
+        if (a->run == a->inner) {
+            select_runs(a, out, outer, k, k + (last - i));
+            continue;
         }
-        int64_t at = wrap_index(a->at[k], a->extent) * x->strides[a->axis] * size;
-        copy_slice(a, a->dst + i * a->inner * size, outer + at);
+        for (int64_t j = 0; j < last - i; j++) {
+            const int64_t at = wrap_index(a->at[k + j], a->extent) * x->strides[a->axis] * size;
+            copy_slice(a, out + j * a->inner * size, outer + at);
+        }
     }
 }
 

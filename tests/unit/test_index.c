@@ -72,6 +72,11 @@ Test(index, index_select)
         check_index_select(all_types[k / 4], 3, (int64_t[]){3, 5, 40}, 2, 1, (int64_t[]){600}, k);
     }
     check_index_select(WEFT_F32, 2, (int64_t[]){25, 500}, 1, 1, (int64_t[]){300}, 0);
+    for (int k = 0; k < 12; k++) { /* slices in one piece: whole half lines, few and many, or not */
+        static const int64_t inner[] = {8, 64, 128, 136, 16, 7};
+        check_index_select(k & 1 ? WEFT_F32 : WEFT_BF16, 3, (int64_t[]){3, 21, inner[k / 2]}, 1, 1,
+                           (int64_t[]){50}, k & 2);
+    }
 }
 
 /* More of a row than go together; the first rows have no index that counts from the end. */
