@@ -230,6 +230,31 @@ static bool sizes_ok(wf_arg *a, const weft_interpolate_args *args, resize *r)
     return true;
 }
 
+/* x with `axes` axes as r has them, the last one first. */
+static weft_tensor resample(weft_tensor from, int axes, const resize *r,
+                            const weft_interpolate_args *args)
+{
+    bool weak;
+    const weft_dtype dt = (weft_dtype)wf_api_dtype(from, &weak);
+    const bool lines = args->mode == WEFT_LINEAR, half = wf_dtype_size((int)dt) == 2;
+    bool copied = false;
+    weft_tensor x = lines && half ? (weft_cast)(from, WEFT_F32) : from;
+    for (int i = axes - 1; i >= 0; i--) {
+        bool even = r[i].scale == 0 || r[i].scale == 1 || args->align_corners;
+        if (r[i].n == r[i].m && even) {
+            continue;
+        }
+        weft_tensor before = x;
+        x = lines ? linear(x, &r[i], args->align_corners)
+                  : choose(x, r[i].axis, nearest(&r[i], args->mode == WEFT_NEAREST_EXACT));
+        if (!wf_same_handle(before, from)) {
+            weft_free(before);
+        }
+        copied = true;
+    }
+    return !copied ? wf_op1(WF_OP_COPY, NULL, from) : lines && half ? (weft_cast)(x, dt) : x;
+}
+
 weft_tensor(weft_interpolate)(const weft_interpolate_args *args)
 {
     wf_arg a;
@@ -243,24 +268,21 @@ weft_tensor(weft_interpolate)(const weft_interpolate_args *args)
     WF_CALLED(w, "interpolate", args->x);
     weft_scope sc = weft_scope_begin();
     int before = wf_device_enter(a.c, a.device);
-    bool lines = args->mode == WEFT_LINEAR, half = wf_dtype_size(a.type.dtype) == 2;
-    weft_dtype dt = (weft_dtype)a.type.dtype;
-    weft_tensor x = lines && half ? (weft_cast)(args->x, WEFT_F32) : args->x;
-    bool copied = false;
-    for (int i = a.type.rank - 3; i >= 0; i--) {
-        bool even = r[i].scale == 0 || r[i].scale == 1 || args->align_corners;
-        if (r[i].n == r[i].m && even) {
-            continue;
+    weft_tensor x = args->x;
+    const bool last = weft_is_channels_last(x) && !weft_is_contiguous(x);
+    if (last) { /* channels behind the places, as they lie in memory */
+        x = wf_op1(WF_OP_PERMUTE, &(wf_attr){.n_ints = 4, .ints = (const int64_t[]){0, 2, 3, 1}},
+                   x);
+        for (int i = 0; i < 2; i++) {
+            r[i].axis--;
+            r[i].behind++;
         }
-        weft_tensor from = x;
-        x = lines ? linear(x, &r[i], args->align_corners)
-                  : choose(x, r[i].axis, nearest(&r[i], args->mode == WEFT_NEAREST_EXACT));
-        if (!wf_same_handle(from, args->x)) {
-            weft_free(from);
-        }
-        copied = true;
     }
-    x = !copied ? wf_op1(WF_OP_COPY, NULL, args->x) : lines && half ? (weft_cast)(x, dt) : x;
+    x = resample(x, a.type.rank - 2, r, args);
+    if (last) {
+        x = wf_op1(WF_OP_PERMUTE, &(wf_attr){.n_ints = 4, .ints = (const int64_t[]){0, 3, 1, 2}},
+                   x);
+    }
     wf_device_enter(a.c, before);
     return wf_called_end(&w, weft_scope_return(sc, x));
 }

@@ -372,6 +372,8 @@ static int elementwise(weft_tensor x, results *r)
     add(r,
         weft_add(weft_narrow(x, 0, 0, 1), weft_expand(weft_arange(0, (double)s.v[3], 1, WEFT_F32),
                                                       weft_shape(1, s.v[1], s.v[2], s.v[3]))));
+    add(r, weft_interpolate(x, weft_shape(13, 33), .mode = WEFT_LINEAR));
+    add(r, weft_interpolate(x, .scale = 2));
     return r->n;
 }
 
