@@ -124,8 +124,10 @@ int wf_view_apply(wf_op op, const wf_attr *attr, const wf_type *result, const wf
             }
         }
         out->strides[k] = src->strides[a1] + src->strides[a2];
-        int64_t shift = off >= 0 ? off * src->strides[a2] : -off * src->strides[a1];
-        out->data = out->dims[k] ? base + shift * size : base;
+        int64_t shift = !out->dims[k] ? 0 /* it may begin anywhere */
+                        : off >= 0    ? off * src->strides[a2]
+                                      : -off * src->strides[a1];
+        out->data = base + shift * size;
         return 0;
     }
     return wf_fail(why, WEFT_EUNSUPPORTED, "not a view");
