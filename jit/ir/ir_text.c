@@ -592,6 +592,15 @@ static bool parse_type(parser *s, wf_type *t)
     return true;
 }
 
+static bool has_symbol(const wf_type *t)
+{
+    bool any = false;
+    for (int i = 0; i < t->rank; i++) {
+        any |= WF_IS_SYM(t->dims[i]);
+    }
+    return any;
+}
+
 static bool parse_val(parser *s, wf_val *v)
 {
     int64_t n;
@@ -871,6 +880,9 @@ static bool parse_ins(parser *s, wf_val *pending)
     }
     if (accept(s, "input")) {
         const bool typed = !is_result && parse_type(s, &t);
+        if (typed && !has_symbol(&t) && wf_type_numel(&t) < 0) {
+            return fail(s, "an input of less than 2^63 bytes");
+        }
         const wf_val v = typed ? wf_fn_input(s->f, &t) : 0;
         return typed && !v ? lost(s) : (v && parse_origin(s, v)) || fail(s, "an input");
     }

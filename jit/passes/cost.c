@@ -8,13 +8,17 @@
 #include "jit/ir/flops.h"
 #include "jit/passes/fuse.h"
 
+/* More than any memory: sums over a function's values do not overflow, whatever sizes a file has. */
+#define MOST ((int64_t)1 << 48)
+
 int64_t wf_cost_bytes(int dtype, int rank, const int64_t *shape)
 {
     int64_t n = 1;
     for (int i = 0; i < rank; i++) {
         n *= shape[i] == 0 || shape[rank + i] != 0 ? shape[i] : 1;
     }
-    return n * (int64_t)wf_dtype_size(dtype);
+    n *= (int64_t)wf_dtype_size(dtype);
+    return n < MOST ? n : MOST;
 }
 
 int64_t wf_cost_read(wf_op op, int operand, int dtype, int64_t bytes, int64_t result)

@@ -317,6 +317,7 @@ int wf_write_map(wf_layout *l, const wf_iter *s, wf_val v, int level, wf_map_of 
 
 bool wf_is_stream(const wf_layout *l, const wf_iter *s, const wf_map_of *m)
 {
-    return 2 * wf_cost_bytes(m->dtype, m->rank, l->words + m->shape) >=
-           s->count * (int64_t)wf_dtype_size(m->dtype);
+    return 2 * wf_cost_bytes(m->dtype, m->rank, l->words + m->shape) /
+               (int64_t)wf_dtype_size(m->dtype) >=
+           s->count;
 }

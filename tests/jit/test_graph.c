@@ -1569,6 +1569,8 @@ Test(graph, hostile_files)
     cr_assert_null(decode("1", GOOD, "x\nx\n", "", "y\n"));
     cr_assert_null(decode("1", GOOD, "x", "w\n", "y\n"));
     cr_assert_null(decode("1", GOOD, "", "w\nx\n", "y\n"));
+    cr_assert_null(decode("1", "fn f {\n  %1 = input f32[4611686018427387903,3]\n  return %1\n}\n",
+                          "x\n", "", "y\n"));
     /* names that no graph has, since they are printed */
     cr_assert_null(decode("1", GOOD, "x\x1b[2J\n", "w\n", "y\n"));
     cr_assert_null(decode("1", GOOD, "x\n", "w\n", "y\x1b]0;owned\a\n"));
