@@ -44,7 +44,8 @@ WEFT_API weft_status weft_safetensors_encode(const weft_named_tensor *t, int n,
 /* -- reading -------------------------------------------------------------------------------------- */
 typedef struct weft_safetensors weft_safetensors;
 
-/* Opens a file by mapping it: nothing is read but the header. NULL on error. */
+/* Opens a file by mapping it: nothing is read but the header. NULL on error. While it is open, or tensors are taken from it, the
+ * file must not be written in place: a process that reads where it was cut gets SIGBUS. To replace it, as a save does, is no harm. */
 WEFT_API weft_safetensors *weft_safetensors_open(const char *path);
 /* The same on memory, which is copied. */
 WEFT_API weft_safetensors *weft_safetensors_decode(const void *data, size_t size);
