@@ -275,17 +275,17 @@ static void report(const char *bench, const char *name, int dtype, double gflop,
     bench_number("gflops", gflop / s[0].median);
     if (count > 1) {
         bench_number("onednn_us", s[1].median * 1e6);
-        bench_number("ratio", s[1].median / s[0].median);
+        bench_number("ratio", bench_ratio(1, 0));
         bench_number("target_ratio", 0.97);
         bench_number("best_ratio", s[1].best / s[0].best);
     }
     if (count > 2) {
         bench_number("onednn_kept_us", s[2].median * 1e6);
-        bench_number("ratio_kept", s[2].median / s[0].median);
+        bench_number("ratio_kept", bench_ratio(2, 0));
     }
     for (int i = 3; i < count; i++) {
         bench_number(i == 3 ? "call_us" : "call_nhwc_us", s[i].median * 1e6);
-        bench_number(i == 3 ? "ratio_call" : "ratio_call_nhwc", s[1].median / s[i].median);
+        bench_number(i == 3 ? "ratio_call" : "ratio_call_nhwc", bench_ratio(1, i));
         if (i > 3)
             bench_number("target_ratio_call_nhwc", 0.97);
     }
