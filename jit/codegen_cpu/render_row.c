@@ -40,7 +40,8 @@ typedef struct elem {
     int n;             /* of the stage */
     int nsub;          /* vectors written out, one behind another: a group of 64, or, looped, one */
     int step;          /* elements of all of them */
-    bool looped;       /* a loop goes through the group; totals have their lanes in memory */
+    bool looped;       /* a loop goes through the group, vector by vector */
+    bool stored;       /* totals have their lanes in memory */
     bool ordered;      /* some total is */
     int ntotal;
     wf_ll_total totals[WF_KIR_MAX_OUT];
@@ -385,13 +386,13 @@ static void group_vector(elem *e, int j)
                     y = output_of(e, (uint32_t)r->out, tag, param);
         snprintf(acc, sizeof acc, "%%s%da%d_%d", e->n, x, j);
         snprintf(name, sizeof name, "%sc%d_", tag, x);
-        if (e->looped)
+        if (e->stored)
             P("  %%s%dap%d = getelementptr %s, ptr %%s%dacc%d, i64 %%s%dat\n"
               "  %s = load %s, ptr %%s%dap%d, align %u\n",
               e->n, x, wf_ll_type(r->type, 1).s, e->n, x, e->n, acc, T.s, e->n, x,
               wf_ll_bytes(r->type));
         const wf_ll sum = wf_ll_combine(t, r, w->lanes, name, acc, y.s);
-        if (e->looped)
+        if (e->stored)
             P("  store %s %s, ptr %%s%dap%d, align %u\n", T.s, sum.s, e->n, x,
               wf_ll_bytes(r->type));
         else
@@ -421,6 +422,10 @@ static void last_group(elem *e)
         return;
     snprintf(name, sizeof name, "s%dleftv", n);
     snprintf(one, sizeof one, "%%s%dleft32", n);
+    if (e->looped && !e->stored) {
+        P("  %%s%dleft64 = select i1 %%s%dshort, i64 %%s%dleft, i64 64\n", n, n, n);
+        return;
+    }
     if (e->looped) {
         P("  %%s%dleft = sub i64 %%s%dhi, %%wholen\n  %%s%dodd = icmp sgt i64 %%s%dleft, 0\n"
           "  %%s%dleft64 = select i1 %%s%dodd, i64 %%s%dleft, i64 64\n",
@@ -511,37 +516,67 @@ static void group_pointers(elem *e)
 static void start_lanes(elem *e)
 {
     wf_text *t = e->w->t;
-    for (int x = 0; x < e->ntotal && e->looped; x++) {
+    for (int x = 0; x < e->ntotal && e->stored; x++) {
         const wf_kty type = e->totals[x].type;
         P("  store %s %s, ptr %%s%dacc%d, align 64\n", wf_ll_type(type, LANES).s,
           wf_ll_const(type, LANES, e->totals[x].identity).s, e->n, x);
     }
 }
 
-/* Lanes of totals at the start of a group: phis, or in memory, where those that a short group must not see are kept behind
- * them. */
+/* Lanes of totals in registers, now ('n') or before the group ('a'), to the place-th 64 in memory. */
+static void put_lanes(elem *e, int x, const char *prefix, char which, int place)
+{
+    wf_text *t = e->w->t;
+    const int n = e->n, lanes = e->w->lanes;
+    const wf_kty type = e->totals[x].type;
+    for (int j = 0; j < LANES / lanes; j++)
+        P("  %%%sw%d%d = getelementptr %s, ptr %%s%dacc%d, i64 %d\n"
+          "  store %s %%s%d%c%d_%d, ptr %%%sw%d%d, align %u\n",
+          prefix, place, j, wf_ll_type(type, 1).s, n, x, place * LANES + j * lanes,
+          wf_ll_type(type, lanes).s, n, which, x, j % e->nsub, prefix, place, j, wf_ll_bytes(type));
+}
+
+/* Are lanes that a short group must not see put aside before it? A vector's alone stay in its registers. */
+static bool puts_aside(const elem *e)
+{
+    bool any = false;
+    for (int x = 0; x < e->ntotal; x++)
+        any |= is_folded(e, x);
+    return any && e->w->lanes < LANES;
+}
+
+/* Lanes of totals at the start of a group, phis or in memory. Those that a short group must not see are kept behind those of
+ * now, in a block of its own: no register holds them in the loop. */
 static void lanes_so_far(elem *e, const char *from)
 {
     wf_text *t = e->w->t;
     const int n = e->n, lanes = e->w->lanes;
-    for (int x = 0; x < e->ntotal && !e->looped; x++)
+    for (int x = 0; x < e->ntotal && !e->stored; x++)
         for (int j = 0; j < e->nsub; j++) {
             const wf_kty type = e->totals[x].type;
             P("  %%s%da%d_%d = phi %s [ %s, %%s%d%s ], [ %%s%dn%d_%d, %%s%dnext ]\n", n, x, j,
               wf_ll_type(type, lanes).s, wf_ll_const(type, lanes, e->totals[x].identity).s, n, from,
               n, x, j, n);
         }
-    if (!e->looped || e->ntotal == 0)
+    if (!puts_aside(e))
         return;
-    P("  %%s%dshort = icmp eq i64 %%s%di, %%wholen\n"
-      "  br i1 %%s%dshort, label %%s%dkeep, label %%s%dkept\ns%dkeep:\n",
-      n, n, n, n, n, n);
+    if (e->looped && !e->stored)
+        P("  %%s%dleft = sub i64 %%s%dhi, %%s%di\n  %%s%dshort = icmp slt i64 %%s%dleft, %d\n", n,
+          n, n, n, n, lanes);
+    else
+        P("  %%s%dshort = icmp eq i64 %%s%di, %%wholen\n", n, n);
+    P("  br i1 %%s%dshort, label %%s%dkeep, label %%s%dkept\ns%dkeep:\n", n, n, n, n);
     for (int x = 0; x < e->ntotal; x++) {
         const wf_ll V = wf_ll_type(e->totals[x].type, LANES);
-        P("  %%s%dw%d = getelementptr %s, ptr %%s%dacc%d, i64 1\n"
-          "  %%s%dx%d = load %s, ptr %%s%dacc%d, align 64\n"
-          "  store %s %%s%dx%d, ptr %%s%dw%d, align 64\n",
-          n, x, V.s, n, x, n, x, V.s, n, x, V.s, n, x, n, x);
+        char prefix[24];
+        snprintf(prefix, sizeof prefix, "s%dx%d", n, x);
+        if (!e->stored && is_folded(e, x))
+            put_lanes(e, x, prefix, 'a', 1);
+        else if (e->stored)
+            P("  %%s%dw%d = getelementptr %s, ptr %%s%dacc%d, i64 1\n"
+              "  %%s%dx%d = load %s, ptr %%s%dacc%d, align 64\n"
+              "  store %s %%s%dx%d, ptr %%s%dw%d, align 64\n",
+              n, x, V.s, n, x, n, x, V.s, n, x, V.s, n, x, n, x);
     }
     P("  br label %%s%dkept\ns%dkept:\n", n, n);
 }
@@ -584,24 +619,21 @@ static void load_lanes(elem *e, int x, wf_ll *v)
 /* A block's lanes behind its last group, and before it, combined by a call. */
 static wf_ll fold_lanes(elem *e, int x, const char *prefix)
 {
-    wf_text *t = e->w->t;
-    const int n = e->n, lanes = e->w->lanes;
-    const wf_kty type = e->totals[x].type;
-    char at[32], seen[32];
-    for (int before = 0; before < 2 && !e->looped; before++)
-        for (int j = 0; j < e->nsub; j++)
-            P("  %%%sw%d%d = getelementptr %s, ptr %%s%dacc%d, i64 %d\n  store %s %%s%d%c%d_%d, "
-              "ptr "
-              "%%%sw%d%d, align %u\n",
-              prefix, before, j, wf_ll_type(type, 1).s, n, x, before * LANES + j * lanes,
-              wf_ll_type(type, lanes).s, n, before ? 'a' : 'n', x, j, prefix, before, j,
-              wf_ll_bytes(type));
+    const int n = e->n;
+    char at[32], seen[32], block[32] = "0";
+    if (!e->stored)
+        put_lanes(e, x, prefix, 'n', 0);
+    if (!puts_aside(e))
+        put_lanes(e, x, prefix, 'a', 1);
     snprintf(at, sizeof at, "%%s%dacc%d", n, x);
     snprintf(seen, sizeof seen, "%%s%dleft64", n);
-    return wf_ll_call_fold(t, &e->totals[x], prefix, at, seen);
+    if (e->ordered)
+        snprintf(block, sizeof block, "%%s%db", n);
+    return wf_ll_call_fold(e->w->t, &e->totals[x], prefix, at, seen, block,
+                           e->ordered ? "%blocks" : "1");
 }
 
-/* A block's parts: into the lanes of the level above, or into the value so far. */
+/* A block's parts: into the lanes of the level above, or into the value so far, where no function does it. */
 static void block_end(elem *e)
 {
     wf_text *t = e->w->t;
@@ -619,6 +651,8 @@ static void block_end(elem *e)
         P("  %%s%dpart%d = bitcast %s %s to %s\n", n, x, S.s, part.s, S.s);
         char name[32], old[32];
         snprintf(name, sizeof name, "%%s%dpart%d", n, x);
+        if (is_folded(e, x))
+            continue;
         if (r->ordered) {
             P("  %%s%dlc%d = and i64 %%s%db, 63\n"
               "  %%s%dlp%d = getelementptr %s, ptr %%s%dlane%d, i64 %%s%dlc%d\n"
@@ -637,43 +671,56 @@ static void block_end(elem *e)
     }
 }
 
-/* Totals into slots; more than one block is combined from the lanes. */
-static void totals(elem *e)
+/* Does a total have lanes above those of its blocks that the kernel combines? */
+static bool has_levels(const elem *e, int x)
+{
+    return e->totals[x].ordered && !is_folded(e, x);
+}
+
+/* %s<n>tot<x> := totals of more than one block, combined from the lanes. */
+static void combine_levels(elem *e)
 {
     rows *w = e->w;
     wf_text *t = w->t;
     const int n = e->n;
     wf_ll v[LANES], second[WF_KIR_MAX_OUT];
-    if (e->ordered) {
-        P("  %%s%dsingle = icmp eq i64 %%blocks, 1\n"
-          "  br i1 %%s%dsingle, label %%s%dout, label %%s%dtwo\ns%dtwo:\n",
-          n, n, n, n, n);
-        for (int x = 0; x < e->ntotal; x++)
-            if (e->totals[x].ordered) {
-                char prefix[32], lane[32];
-                snprintf(prefix, sizeof prefix, "s%dz%d", n, x);
-                snprintf(lane, sizeof lane, "%%s%dlane%d", n, x);
-                if (is_folded(e, x)) {
-                    second[x] = wf_ll_call_fold(t, &e->totals[x], prefix, lane, "64");
-                    continue;
-                }
-                load_lanes(e, x, v);
-                second[x] = wf_ll_halve(t, &e->totals[x], w->lanes, prefix, v);
-            }
-        P("  br label %%s%dout\ns%dout:\n", n, n);
-        for (int x = 0; x < e->ntotal; x++)
-            if (e->totals[x].ordered)
-                P("  %%s%dtot%d = phi %s [ %%s%dpart%d, %%s%ddone ], [ %s, %%s%dtwo ]\n", n, x,
-                  wf_ll_type(e->totals[x].type, 1).s, n, x, n, second[x].s, n);
-    }
+    bool any = false;
+    for (int x = 0; x < e->ntotal; x++)
+        any |= has_levels(e, x);
+    if (!any)
+        return;
+    P("  %%s%dsingle = icmp eq i64 %%blocks, 1\n"
+      "  br i1 %%s%dsingle, label %%s%dout, label %%s%dtwo\ns%dtwo:\n",
+      n, n, n, n, n);
+    for (int x = 0; x < e->ntotal; x++)
+        if (has_levels(e, x)) {
+            char prefix[32];
+            snprintf(prefix, sizeof prefix, "s%dz%d", n, x);
+            load_lanes(e, x, v);
+            second[x] = wf_ll_halve(t, &e->totals[x], w->lanes, prefix, v);
+        }
+    P("  br label %%s%dout\ns%dout:\n", n, n);
+    for (int x = 0; x < e->ntotal; x++)
+        if (has_levels(e, x))
+            P("  %%s%dtot%d = phi %s [ %%s%dpart%d, %%s%ddone ], [ %s, %%s%dtwo ]\n", n, x,
+              wf_ll_type(e->totals[x].type, 1).s, n, x, n, second[x].s, n);
+}
+
+/* Totals into slots. */
+static void totals(elem *e)
+{
+    rows *w = e->w;
+    wf_text *t = w->t;
+    const int n = e->n;
+    combine_levels(e);
     for (int x = 0; x < e->ntotal; x++) {
         const wf_port *port = &e->st->out[e->totals[x].out];
         char tag[24];
         wf_ll at;
         snprintf(at.s, sizeof at.s, "%%s%d%s%d", n,
-                 e->totals[x].ordered ? "tot"
-                 : e->ordered         ? "far"
-                                      : "part",
+                 has_levels(e, x)                 ? "tot"
+                 : e->ordered && !is_folded(e, x) ? "far"
+                                                  : "part",
                  x);
         snprintf(tag, sizeof tag, "s%dchk", n);
         if (port->kind == WF_PORT_TOTAL)
@@ -692,7 +739,7 @@ static void blocks(elem *e)
       "  %%s%db = phi i64 [ 0, %%s%dpre ], [ %%s%dbnext, %%s%dblkend ]\n",
       n, n, n, n, n, n, n, n);
     for (int x = 0; x < e->ntotal; x++)
-        if (!e->totals[x].ordered)
+        if (!e->totals[x].ordered && !is_folded(e, x))
             P("  %%s%dsofar%d = phi %s [ %s, %%s%dpre ], [ %%s%dfar%d, %%s%dblkend ]\n", n, x,
               wf_ll_type(e->totals[x].type, 1).s,
               wf_ll_const(e->totals[x].type, 1, e->totals[x].identity).s, n, n, x, n);
@@ -722,14 +769,17 @@ static void one_block(elem *e)
 }
 
 /* A body that does more than a few things is not written twice: it takes longer to compile, and hides what the lanes of
- * totals cost in memory. Totals that no function combines stay in registers. */
+ * totals cost in memory. Least and largest elements need no 64 lanes, those of a vector are enough; any lane may count
+ * twice. Totals that no function combines stay in registers. */
 static void choose_loop(elem *e)
 {
     enum { FEW = 16, COPIES = 4 };
     const bool busy = e->hurried.n > 0 || e->split.body->n > FEW;
-    e->looped = e->nsub > (busy ? 1 : COPIES);
+    const bool extremes = e->ntotal > 0 && !e->ordered && e->nsub <= COPIES;
+    e->looped = e->nsub > (busy || extremes ? 1 : COPIES);
     for (int x = 0; x < e->ntotal; x++)
         e->looped &= is_folded(e, x);
+    e->stored = e->looped && !extremes;
     if (e->looped) {
         e->nsub = 1;
         e->step = e->w->lanes;
@@ -748,7 +798,7 @@ static int elem_stage(rows *w, const wf_stage *st, int n, wf_why *why)
         choose_loop(e);
         uniforms(e);
         for (int x = 0; x < e->ntotal; x++)
-            if (e->totals[x].ordered) {
+            if (has_levels(e, x)) {
                 const wf_ll V = wf_ll_type(e->totals[x].type, LANES);
                 P("  store %s %s, ptr %%s%dlane%d, align 64\n", V.s,
                   wf_ll_const(e->totals[x].type, LANES, e->totals[x].identity).s, n, x);
@@ -765,12 +815,14 @@ static int elem_stage(rows *w, const wf_stage *st, int n, wf_why *why)
 }
 
 /* The functions of llvm_calls.c; what is not called leaves no trace in the object. */
-static void declare_folds(wf_text *t)
+static void declare_callees(wf_text *t)
 {
     static const char *const what[] = {"add", "mul", "min", "max"};
     for (int i = 0; i < 4; i++)
-        P("declare float @wf_fold_%s_f32(ptr, i64)\ndeclare double @wf_fold_%s_f64(ptr, i64)\n",
+        P("declare float @wf_fold_%s_f32(ptr, i64, i64, i64)\n"
+          "declare double @wf_fold_%s_f64(ptr, i64, i64, i64)\n",
           what[i], what[i]);
+    P("declare void @wf_rest(ptr, ptr, i64, i64, i64)\n");
 }
 
 /* -- the kernel ---------------------------------------------------------------------------------------------- */
@@ -780,11 +832,11 @@ static void ahead(const rows *w, int i)
 {
     enum { NEAR = 4096, FAR = 128 << 10 };
     wf_text *t = w->t;
-    P("  %%HB%d = mul i64 %%T%d, %u\n  %%HN%d = icmp ult i64 %%HB%d, %d\n"
-      "  %%HF%d = icmp ugt i64 %%HB%d, %d\n  %%HO%d = or i1 %%HN%d, %%HF%d\n"
+    P("  %%HB%d = mul i64 %%T%d, %u\n  %%HN%d = sub i64 %%HB%d, %d\n"
+      "  %%HO%d = icmp ugt i64 %%HN%d, %d\n"
       "  %%HA%d = select i1 %%HO%d, i64 %d, i64 %%HB%d\n  %%HZ%d = icmp eq i64 %%T%d, 0\n"
       "  %%H%d = select i1 %%HZ%d, i64 0, i64 %%HA%d\n",
-      i, i, wf_ll_bytes(operand_type(w, i)), i, i, NEAR, i, i, FAR, i, i, i, i, i, NEAR, i, i, i, i,
+      i, i, wf_ll_bytes(operand_type(w, i)), i, i, NEAR, i, i, FAR - NEAR, i, i, NEAR, i, i, i, i,
       i, i);
 }
 
@@ -799,7 +851,7 @@ static void entry(rows *w)
             if (w->heaviest < 0 || w->r->stage[s].body.n > w->r->stage[w->heaviest].body.n)
                 w->heaviest = s;
         }
-    declare_folds(t);
+    declare_callees(t);
     wf_ll_header(t, w->k);
     P("  %%sbit = and i64 %%flags, %u\n  %%streams = icmp ne i64 %%sbit, 0\n", WF_LAUNCH_STREAM);
     P("  %%n = load i64, ptr %%size\n  %%nup = add i64 %%n, 4095\n  %%blocks = lshr i64 %%nup, "
@@ -815,7 +867,7 @@ static void entry(rows *w)
         const wf_ll B = wf_ll_type(operand_type(w, i), LANES);
         if ((used[0] | used[1]) >> i & 1)
             P("  %%buf%d = alloca %s, align 64\n", i, B.s);
-        if (used[0] >> i & 1)
+        if ((used[0] & ~source_operands(w)) >> i & 1)
             P("  store %s zeroinitializer, ptr %%buf%d\n", B.s, i);
     }
     for (int i = 0; i < n; i++)
@@ -828,9 +880,13 @@ static void entry(rows *w)
             if (st->kind != WF_ST_ELEM ||
                 (st->out[o].kind != WF_PORT_TOTAL && st->out[o].kind != WF_PORT_CHECK))
                 continue;
-            const wf_ll V = wf_ll_type(wf_kir_type(&st->body, st->body.out[o]), LANES);
-            P("  %%s%dlane%u = alloca %s, align 64\n  %%s%dacc%u = alloca [2 x %s], align 64\n", s,
-              x, V.s, s, x, V.s);
+            const wf_ll_total total = {.type = wf_kir_type(&st->body, st->body.out[o]),
+                                       .op = (wf_kprim)st->out[o].op};
+            const wf_ll V = wf_ll_type(total.type, LANES);
+            if (wf_ll_fold_name(&total).s[0])
+                P("  %%s%dacc%u = alloca [3 x %s], align 64\n", s, x, V.s);
+            else
+                P("  %%s%dlane%u = alloca %s, align 64\n", s, x, V.s);
             x++;
         }
     for (int i = 0; i < w->k->nscalar; i++)
@@ -861,16 +917,22 @@ static void move_rests(rows *w, uint64_t which, bool back)
 {
     wf_text *t = w->t;
     const char *tag = back ? "out" : "in";
-    char row[24], buffer[24];
     P("  br i1 %%rests, label %%%srests, label %%%sdone\n%srests:\n", tag, tag, tag);
+    if (!back)
+        P("  %%before = sub i64 %%r, %%begin\n");
     for (int i = 0; which >> i; i++)
         if (which >> i & 1) {
-            P("  %%%sE%d = getelementptr %s, ptr %%R%d, i64 %%wholen\n", tag, i,
-              wf_ll_type(operand_type(w, i), 1).s, i);
+            const wf_kty type = operand_type(w, i);
+            char row[24], buffer[24];
             snprintf(row, sizeof row, "%%%sE%d", tag, i);
             snprintf(buffer, sizeof buffer, "%%buf%d", i);
-            wf_ll_copy(t, back ? row : buffer, back ? buffer : row, "%restn", operand_type(w, i),
-                       back ? "ms" : "ml", i);
+            P("  %s = getelementptr %s, ptr %%R%d, i64 %%wholen\n", row, wf_ll_type(type, 1).s, i);
+            if (back)
+                wf_ll_copy(t, row, buffer, "%restn", type, "ms", i);
+            else
+                P("  %%ml%d = mul i64 %%restn, %u\n"
+                  "  call void @wf_rest(ptr %s, ptr %s, i64 %%ml%d, i64 %u, i64 %%before)\n",
+                  i, wf_ll_bytes(type), buffer, row, i, LANES * wf_ll_bytes(type));
         }
     P("  br label %%%sdone\n%sdone:\n", tag, tag);
 }

@@ -78,11 +78,11 @@ wf_ll wf_ll_fold_name(const wf_ll_total *x)
 }
 
 wf_ll wf_ll_call_fold(wf_text *t, const wf_ll_total *x, const char *name, const char *lanes,
-                      const char *seen)
+                      const char *seen, const char *block, const char *blocks)
 {
     wf_ll r;
-    P("  %%%s = call %s @%s(ptr %s, i64 %s)\n", name, wf_ll_type(x->type, 1).s,
-      wf_ll_fold_name(x).s, lanes, seen);
+    P("  %%%s = call %s @%s(ptr %s, i64 %s, i64 %s, i64 %s)\n", name, wf_ll_type(x->type, 1).s,
+      wf_ll_fold_name(x).s, lanes, seen, block, blocks);
     snprintf(r.s, sizeof r.s, "%%%s", name);
     return r;
 }

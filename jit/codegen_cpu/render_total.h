@@ -25,9 +25,9 @@ wf_ll wf_ll_combine(wf_text *t, const wf_ll_total *x, int lanes, const char *pre
 wf_ll wf_ll_halve(wf_text *t, const wf_ll_total *x, int lanes, const char *prefix, wf_ll *v);
 /* The function that combines 64 lanes in memory ("" where there is none, and the kernel does it). */
 wf_ll wf_ll_fold_name(const wf_ll_total *x);
-/* %<name> := the lanes at `lanes` combined, from lane `seen` on those behind them. */
+/* %<name> := the lanes at `lanes` combined, from lane `seen` on those behind them; in the last of some blocks those of all. */
 wf_ll wf_ll_call_fold(wf_text *t, const wf_ll_total *x, const char *name, const char *lanes,
-                      const char *seen);
+                      const char *seen, const char *block, const char *blocks);
 /* <type from, type from + 1, ...> */
 void wf_ll_counting(wf_text *t, int lanes, const char *type, int from);
 /* %<tag>any := is some lane not ordinary? test: as wf_ll_hurry has them, "" for none. */
