@@ -22,6 +22,10 @@ wf_ll wf_ll_identity(wf_kty type, int lanes);
 /* Appends the instructions of a program on `lanes` lanes. Values are %<prefix><number>, parameters
  * the operands given. */
 void wf_ll_body(wf_text *t, const wf_kir *k, int lanes, const char *prefix, const wf_ll *param);
+/* The same where registers hold that many of its values (0: not known): in an order that keeps fewer alive, if the program's
+ * keeps more. */
+void wf_ll_body_in(wf_text *t, const wf_kir *k, int lanes, int registers, const char *prefix,
+                   const wf_ll *param);
 /* Instruction r of it as an operand. */
 wf_ll wf_ll_ref(const wf_kir *k, wf_kref r, int lanes, const char *prefix, const wf_ll *param);
 /* What a body loads its constants from: globals, named by their bits. wf_ll_constants, behind everything else,
@@ -83,7 +87,7 @@ typedef struct wf_ll_loop {
     const wf_kernel *k;
     const wf_kir *body, *fast;     /* fast: NULL if there is no rare branch */
     const wf_ll *once, *fast_once; /* operands behind the kernel's own */
-    int lanes;
+    int lanes, registers;          /* values that they hold, 0: not known */
     char base;
     bool stream; /* where %flags asks for it */
     bool whole;  /* no group is short, and there are no buffers */
@@ -98,7 +102,7 @@ void wf_ll_matmul(wf_text *t, const wf_kernel *k, int lanes);
 void wf_ll_permute(wf_text *t, const wf_kernel *k, int lanes);
 void wf_ll_gather(wf_text *t, const wf_kernel *k, int lanes);
 void wf_ll_scatter(wf_text *t, const wf_kernel *k, int lanes);
-int wf_ll_rows(wf_text *t, const wf_kernel *k, int lanes, wf_why *why);
+int wf_ll_rows(wf_text *t, const wf_kernel *k, int lanes, int registers, wf_why *why);
 
 int wf_llvm_render(const wf_kernel *k, const wf_target *target, wf_text *out, wf_why *why);
 /* Lanes for the target: its width, or what the CPU's vector registers hold; 64 at most, 32 with values of 64 bits and

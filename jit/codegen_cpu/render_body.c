@@ -474,11 +474,112 @@ static void instruction(const at *x)
     /* clang-format on */
 }
 
+/* -- the order of instructions ---------------------------------------------------------------------- */
+typedef struct order {
+    const wf_kir *k;
+    uint32_t *users, *ready,
+        *at; /* uses that are not placed yet; values whose uses all are; the order, from `first` on */
+    bool *live;
+    uint32_t nready, first;
+} order;
+
+static bool is_computed(const wf_kir *k, wf_kref r)
+{
+    return k->ins[r].prim != WF_KP_CONST && k->ins[r].prim != WF_KP_PARAM;
+}
+
+/* Values that are alive before instruction n and not behind it, but for its own. */
+static int begun(const order *o, uint32_t n)
+{
+    const wf_kinstr *i = &o->k->ins[n];
+    int count = 0;
+    for (int s = 0; s < i->nsrc; s++) {
+        bool seen = o->live[i->src[s]] || !is_computed(o->k, i->src[s]);
+        for (int q = 0; q < s; q++)
+            seen |= i->src[q] == i->src[s];
+        count += !seen;
+    }
+    return count;
+}
+
+static void place(order *o, uint32_t n)
+{
+    const wf_kinstr *i = &o->k->ins[n];
+    o->at[--o->first] = n;
+    for (int s = 0; s < i->nsrc; s++) {
+        const wf_kref r = i->src[s];
+        o->live[r] = true;
+        if (--o->users[r] == 0 && is_computed(o->k, r))
+            o->ready[o->nready++] = r;
+    }
+}
+
+/* From the last instruction to the first, always the one that keeps the fewest values alive before it; the latest of those.
+ * The code generator keeps the order, and where there are 16 registers that of the program, operand by operand, spills. */
+static void find_order(order *o)
+{
+    const wf_kir *k = o->k;
+    for (uint32_t n = 0; n < k->n; n++)
+        for (int s = 0; s < k->ins[n].nsrc; s++)
+            o->users[k->ins[n].src[s]]++;
+    for (uint32_t n = 0; n < k->n; n++)
+        if (is_computed(k, n) && o->users[n] == 0)
+            o->ready[o->nready++] = n;
+    while (o->nready > 0) {
+        uint32_t best = 0;
+        for (uint32_t c = 1; c < o->nready; c++) {
+            const int less = begun(o, o->ready[best]) - begun(o, o->ready[c]);
+            if (less > 0 || (less == 0 && o->ready[c] > o->ready[best]))
+                best = c;
+        }
+        const uint32_t n = o->ready[best];
+        o->ready[best] = o->ready[--o->nready];
+        place(o, n);
+    }
+}
+
+/* The most values alive at once in the program's own order; leaves `live` clear. */
+static int most_alive(const order *o)
+{
+    const wf_kir *k = o->k;
+    int count = 0, most = 0;
+    for (uint32_t i = 0; i < k->nout; i++) {
+        count += !o->live[k->out[i]];
+        o->live[k->out[i]] = true;
+    }
+    for (uint32_t n = k->n; n-- > 0;) {
+        most = count > most ? count : most;
+        count -= o->live[n];
+        if (is_computed(k, n)) {
+            count += begun(o, n);
+            for (int s = 0; s < k->ins[n].nsrc; s++)
+                o->live[k->ins[n].src[s]] |= is_computed(k, k->ins[n].src[s]);
+        }
+        o->live[n] = false;
+    }
+    return most;
+}
+
 void wf_ll_body(wf_text *t, const wf_kir *k, int lanes, const char *prefix, const wf_ll *param)
+{
+    wf_ll_body_in(t, k, lanes, 0, prefix, param);
+}
+
+void wf_ll_body_in(wf_text *t, const wf_kir *k, int lanes, int registers, const char *prefix,
+                   const wf_ll *param)
 {
     /* without memory they are operands like any other */
     bool *loaded = lanes > 1 ? calloc(k->n, sizeof *loaded) : NULL;
-    for (uint32_t n = 0; n < k->n; n++) {
+    uint32_t *room = registers ? calloc(3 * (size_t)k->n, sizeof *room) : NULL;
+    bool *live = room ? calloc(k->n, sizeof *live) : NULL;
+    order o = {.k = k, .users = room, .live = live, .first = k->n};
+    if (live && most_alive(&o) > registers) {
+        o.ready = room + k->n;
+        o.at = room + 2 * (size_t)k->n;
+        find_order(&o);
+    }
+    for (uint32_t c = o.at ? o.first : 0; c < k->n; c++) {
+        const uint32_t n = o.at ? o.at[c] : c;
         const wf_kinstr *i = &k->ins[n];
         wf_ll src[3] = {{""}, {""}, {""}};
         if (loaded)
@@ -505,4 +606,6 @@ void wf_ll_body(wf_text *t, const wf_kir *k, int lanes, const char *prefix, cons
                           .c = src[2].s});
     }
     free(loaded);
+    free(room);
+    free(live);
 }

@@ -179,7 +179,7 @@ void wf_ll_header(wf_text *t, const wf_kernel *k)
 static void rare_body(wf_text *t, const wf_ll_loop *l, const wf_ll *param, const wf_ll *fast_param)
 {
     const wf_ll truth = wf_ll_type(WF_KT_BOOL, l->lanes);
-    wf_ll_body(t, l->fast, l->lanes, "f", fast_param);
+    wf_ll_body_in(t, l->fast, l->lanes, l->registers, "f", fast_param);
     const wf_ll rare = wf_ll_ref(l->fast, l->fast->rare, l->lanes, "f", fast_param);
     if (l->lanes == 1)
         P("  %%any = freeze i1 %s\n", rare.s);
@@ -307,7 +307,7 @@ void wf_ll_map_loop(wf_text *t, const wf_ll_loop *l)
         loop_params(l, l->fast, l->fast_once, fast_param);
         rare_body(t, l, param, fast_param);
     } else {
-        wf_ll_body(t, l->body, l->lanes, "b", param);
+        wf_ll_body_in(t, l->body, l->lanes, l->registers, "b", param);
     }
     for (uint32_t o = 0; o < l->body->nout; o++)
         if (l->fast)
@@ -341,7 +341,7 @@ static void map_tail(wf_text *t, const wf_kernel *k, int lanes)
       k->name, k->name, lanes);
 }
 
-static int map(wf_text *t, const wf_kernel *k, int lanes, wf_why *why)
+static int map(wf_text *t, const wf_kernel *k, int lanes, int registers, wf_why *why)
 {
     wf_ll once[WF_KIR_MAX_PARAM], fast_once[WF_KIR_MAX_PARAM];
     wf_ll_split whole, fast;
@@ -368,6 +368,7 @@ static int map(wf_text *t, const wf_kernel *k, int lanes, wf_why *why)
                                         .once = once,
                                         .fast_once = fast_once,
                                         .lanes = lanes,
+                                        .registers = registers,
                                         .base = 'P',
                                         .stream = true,
                                         .whole = true,
@@ -382,6 +383,14 @@ static int map(wf_text *t, const wf_kernel *k, int lanes, wf_why *why)
     return status;
 }
 
+/* Values of so many lanes that the CPU's vector registers hold. */
+static int values_held(const wf_kernel *k, const wf_target *target, int lanes)
+{
+    const int few = (int)few_registers(target->arch), bits = (int)wf_kernel_bits(k);
+    const int all = few ? 16 * few : 32 * 512, value = lanes * (bits > 8 ? bits : 8);
+    return value < all ? all / value : 1;
+}
+
 int wf_llvm_render(const wf_kernel *k, const wf_target *target, wf_text *t, wf_why *why)
 {
     const int lanes = wf_llvm_lanes(k, target);
@@ -391,7 +400,7 @@ int wf_llvm_render(const wf_kernel *k, const wf_target *target, wf_text *t, wf_w
     wf_ll_tables(t, &k->body);
     switch (k->skeleton) {
     case WF_SK_MAP:
-        status = map(t, k, lanes, why);
+        status = map(t, k, lanes, values_held(k, target, lanes), why);
         break;
     case WF_SK_SUM_INNER:
         wf_ll_sum_inner(t, k, lanes);
@@ -412,7 +421,7 @@ int wf_llvm_render(const wf_kernel *k, const wf_target *target, wf_text *t, wf_w
         wf_ll_matmul(t, k, lanes);
         break;
     case WF_SK_ROW:
-        status = wf_ll_rows(t, k, lanes, why);
+        status = wf_ll_rows(t, k, lanes, values_held(k, target, lanes), why);
         break;
     }
     wf_ll_constants(t);

@@ -25,7 +25,7 @@ typedef struct rows {
     wf_text *t;
     const wf_kernel *k;
     const wf_rows_kernel *r;
-    int lanes;
+    int lanes, registers;
     uint64_t used[2];          /* operands that ELEM stages read; write */
     int heaviest;              /* the ELEM stage that computes most */
     wf_ll slot[WF_ROWS_SLOTS]; /* operand of a single value */
@@ -341,13 +341,13 @@ static void vector_body(elem *e, const char *tag, const wf_ll *param)
     wf_ll qparam[WF_KIR_MAX_PARAM];
     char q[40];
     if (e->hurried.n == 0) {
-        wf_ll_body(t, body, lanes, tag, param);
+        wf_ll_body_in(t, body, lanes, e->w->registers, tag, param);
         return;
     }
     for (uint32_t p = 0; p < quick->nparam; p++)
         qparam[p] = p < e->st->body.nparam ? param[p] : e->quick_uniform[p];
     snprintf(q, sizeof q, "%sq", tag);
-    wf_ll_body(t, quick, lanes, q, qparam);
+    wf_ll_body_in(t, quick, lanes, e->w->registers, q, qparam);
     any_rare(e, tag, q, qparam);
     P("  br i1 %%%sany, label %%%srare, label %%%susual\n%srare:\n", tag, tag, tag, tag);
     wf_ll_body(t, body, lanes, tag, param);
@@ -952,7 +952,7 @@ static void tables(const rows *w)
         }
 }
 
-int wf_ll_rows(wf_text *t, const wf_kernel *k, int lanes, wf_why *why)
+int wf_ll_rows(wf_text *t, const wf_kernel *k, int lanes, int registers, wf_why *why)
 {
     rows *w = calloc(1, sizeof *w);
     if (!w)
@@ -961,6 +961,7 @@ int wf_ll_rows(wf_text *t, const wf_kernel *k, int lanes, wf_why *why)
     w->k = k;
     w->r = k->rows;
     w->lanes = lanes;
+    w->registers = registers;
     w->heaviest = -1;
     int status = 0;
     tables(w);

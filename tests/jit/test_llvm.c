@@ -307,3 +307,48 @@ Test(llvm, refuses_with_a_reason)
     cr_assert(strlen(why.rule) > 10);
     wf_text_free(&text);
 }
+
+/* The most vector values of a MAP's body, %b<n>, that are alive at once in its text. */
+static int most_alive(const char *text)
+{
+    enum { MOST = 512 };
+    int first[MOST], last[MOST], line = 0, most = 0;
+    memset(first, -1, sizeof first);
+    for (const char *s = text; *s; s++) {
+        line += *s == '\n';
+        if (strncmp(s, "%b", 2) != 0 || s[2] < '0' || s[2] > '9')
+            continue;
+        const int n = atoi(s + 2);
+        cr_assert_lt(n, MOST);
+        first[n] = first[n] < 0 ? line : first[n];
+        last[n] = line;
+    }
+    for (int at = 0; at < line; at++) {
+        int alive = 0;
+        for (int n = 0; n < MOST; n++)
+            alive += first[n] >= 0 && first[n] <= at && at < last[n];
+        most = alive > most ? alive : most;
+    }
+    return most;
+}
+
+/* 16 registers hold four values of 32 lanes, and all that the body has of four. */
+Test(llvm, bodies_keep_few_values_alive)
+{
+    wf_kernel k;
+    wf_why why = {0};
+    const uint8_t src[] = {WEFT_F32};
+    int alive[2];
+    cr_assert_eq(wf_kernel_of_row(&k, WF_OP_GELU_TANH, -1, WEFT_F32, 1, src, WEFT_F32, &why), 0,
+                 "%s", why.rule);
+    for (int i = 0; i < 2; i++) {
+        const wf_target target = {.arch = "x86-64-v3", .width = i ? 32 : 4};
+        wf_text text = {0};
+        cr_assert_eq(wf_backend_cpu.render(&k, &target, &text, &why), 0, "%s", why.rule);
+        alive[i] = most_alive(text.s);
+        wf_text_free(&text);
+    }
+    wf_kernel_free(&k);
+    cr_assert(alive[1] <= 7 && alive[0] > alive[1], "%d values alive, %d in the program's order",
+              alive[1], alive[0]);
+}
