@@ -191,9 +191,28 @@ set(scalar $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:Clang>>:-fno-vectorize$<SEM
 set(kernel_no_tails $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:GNU>>:--param=max-completely-peel-times=2$<SEMICOLON>--param=max-completely-peeled-insns=40$<SEMICOLON>-fno-peel-loops>)
 set(kernel_opt $<$<CONFIG:Release>:-O3>)
 set(kernel_plain $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:GNU>>:-ftree-vectorize$<SEMICOLON>-fvect-cost-model=dynamic>)
-weft_isa(sse2 "${small};${scalar}" "${small};${scalar}")
-weft_isa(avx2 "${kernel_opt}" "${kernel_plain}" -march=x86-64-v3 ${wide_sanitize})
-weft_isa(avx512 "${kernel_opt}" "${kernel_plain}" -march=x86-64-v4 -mprefer-vector-width=512 ${wide_sanitize})
+# Copies that this processor cannot run are compiled in sanitized builds, but neither watched nor optimised: a fifth of their time. And what
+# threads do to each other the best copy shows (tests/support/effort.h).
+if(WEFT_SANITIZE)
+    execute_process(COMMAND ${CMAKE_C_COMPILER} -march=native -dM -E -x c /dev/null OUTPUT_VARIABLE weft_native)
+    set(weft_best sse2)
+    foreach(isa IN ITEMS avx2 avx512)
+        string(TOUPPER __${isa} macro)
+        if(weft_native MATCHES "#define ${macro}(VL)?__ ")
+            set(weft_best ${isa})
+        else()
+            set(unwatched_${isa} -fno-sanitize=all -O0)
+        endif()
+    endforeach()
+    foreach(isa IN ITEMS sse2 avx2)
+        if(WEFT_SANITIZE STREQUAL "thread" AND NOT DEFINED unwatched_${isa} AND NOT weft_best STREQUAL isa)
+            set(unwatched_${isa} -fno-sanitize=all)
+        endif()
+    endforeach()
+endif()
+weft_isa(sse2 "${small};${scalar}" "${small};${scalar}" ${unwatched_sse2})
+weft_isa(avx2 "${kernel_opt}" "${kernel_plain}" -march=x86-64-v3 ${wide_sanitize} ${unwatched_avx2})
+weft_isa(avx512 "${kernel_opt}" "${kernel_plain}" -march=x86-64-v4 -mprefer-vector-width=512 ${wide_sanitize} ${unwatched_avx512})
 
 # Of the largest not at all (110 KB).
 set(weft_no_tails_sources eager/kernels/map_f64.inc.c eager/kernels/map_vjp_f64.inc.c eager/kernels/rowwise.inc.c)
@@ -208,17 +227,18 @@ set_property(SOURCE eager/index.c eager/kernels/gemm_vector.inc.c eager/kernels/
 
 # Called where the machine has matrix units only.
 set_property(SOURCE eager/kernels/gemm_amx.c APPEND PROPERTY COMPILE_OPTIONS
-    -march=x86-64-v4 -mprefer-vector-width=512 -mprfchw -mavx512bf16 -mamx-tile -mamx-bf16)
+    -march=x86-64-v4 -mprefer-vector-width=512 -mprfchw -mavx512bf16 -mamx-tile -mamx-bf16 ${unwatched_avx512})
 # And where it multiplies pairs of bf16 in vectors.
 set_property(SOURCE eager/kernels/gemm_pairs.c APPEND PROPERTY COMPILE_OPTIONS
-    -march=x86-64-v4 -mprefer-vector-width=512 -mavx512bf16)
+    -march=x86-64-v4 -mprefer-vector-width=512 -mavx512bf16 ${unwatched_avx512})
 # clang's ASan looks at every element of a masked vector: in line that is 17 s of this one file, as calls 3.
 if(WEFT_SANITIZE MATCHES "^(address|fuzzer)$" AND CMAKE_C_COMPILER_ID MATCHES "Clang")
     set_property(SOURCE eager/kernels/gemm_pairs.c APPEND PROPERTY COMPILE_OPTIONS
         -mllvm -asan-instrumentation-with-call-threshold=0)
 endif()
 # Or has AVX-512.
-set_property(SOURCE eager/kernels/conv_turn.c APPEND PROPERTY COMPILE_OPTIONS -march=x86-64-v4 -mprefer-vector-width=512)
+set_property(SOURCE eager/kernels/conv_turn.c APPEND PROPERTY COMPILE_OPTIONS
+    -march=x86-64-v4 -mprefer-vector-width=512 ${unwatched_avx512})
 
 set(weft_objects_all "")
 foreach(set IN LISTS weft_object_sets)
