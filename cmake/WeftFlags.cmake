@@ -50,10 +50,10 @@ elseif(WEFT_SANITIZE STREQUAL "fuzzer")
 elseif(NOT WEFT_SANITIZE STREQUAL "")
     message(FATAL_ERROR "WEFT_SANITIZE must be address, thread, memory, fuzzer or empty")
 endif()
-# Every test program holds the whole library, so that linking them is a good part of a sanitized build.
+# Every test program holds the whole library, so that linking them is a good part of a build.
+find_program(WEFT_LLD ld.lld)
+find_program(WEFT_GOLD ld.gold)
 if(WEFT_SANITIZE)
-    find_program(WEFT_LLD ld.lld)
-    find_program(WEFT_GOLD ld.gold)
     if(WEFT_LLD)
         add_link_options(-fuse-ld=lld)
     elseif(WEFT_GOLD)

@@ -5,7 +5,7 @@
 #     ctest: threads serial timeout=300
 # `threads` puts it into the TSan run, `serial` keeps other tests away while it runs, `processors=2` all but one (script/test has
 # a program more than processors run), `timeout` is in seconds (default 240), `cost=100` starts it early (a long program last
-# leaves the other cores idle).
+# leaves the other cores idle), `optimised` is for one that reckons much itself (weft_plain_folders).
 
 if(WEFT_SANITIZE STREQUAL "fuzzer")
     return() # script/fuzz builds fuzz targets only
@@ -119,10 +119,25 @@ if(WEFT_SANITIZE AND CMAKE_C_COMPILER_ID MATCHES "Clang")
     endforeach()
 endif()
 
+# Tests here have the library reckon. Three quarters of what a compiler takes for them go into making them quicker, which costs more than it
+# saves (but for those marked `optimised`).
+set(weft_plain_folders cuda gpu jit grad planted)
+
+# Every program holds the whole library: another linker takes a third of the time of the usual one.
+set(weft_test_linker "")
+if(NOT WEFT_SANITIZE)
+    if(WEFT_LLD)
+        set(weft_test_linker -fuse-ld=lld)
+    elseif(WEFT_GOLD)
+        set(weft_test_linker -fuse-ld=gold)
+    endif()
+endif()
+
 function(weft_test_program name)
     add_executable(${name} ${ARGN} ${weft_test_support_objects})
     target_link_libraries(${name} PRIVATE weft_flags weft_numerics weft_static ${CRITERION_LIBRARY})
     target_include_directories(${name} SYSTEM PRIVATE ${CRITERION_INCLUDE})
+    target_link_options(${name} PRIVATE ${weft_test_linker})
     target_compile_definitions(${name} PRIVATE WEFT_SOURCE_DIR="${CMAKE_CURRENT_SOURCE_DIR}"
         WEFT_FAKE_CUDA="${CMAKE_CURRENT_BINARY_DIR}/tests/libfake-cuda.so"
         WEFT_FAKE_NVRTC="${CMAKE_CURRENT_BINARY_DIR}/tests/libfake-nvrtc.so")
@@ -197,6 +212,9 @@ foreach(source IN LISTS weft_test_sources)
     endif()
     weft_test_program(${name} ${source})
     list(APPEND weft_tests ${name})
+    if(folder IN_LIST weft_plain_folders AND NOT "optimised" IN_LIST labels)
+        target_compile_options(${name} PRIVATE -O0)
+    endif()
     if(folder STREQUAL "planted")
         add_dependencies(${name} wrong-llvm)
         set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${weft_planted})

@@ -1,7 +1,7 @@
 /*
  * tests/jit/test_fuse.c -- what fuses, what does not and why, and that bits never change.
  */
-/* ctest: timeout=600 */
+/* ctest: optimised timeout=600 */
 #include "tests/jit/fuse_cases.h"
 #include "tests/jit/plan_support.h"
 #include "tests/jit/random_fn.h"

@@ -1,7 +1,7 @@
 /*
  * tests/jit/test_kernels_rows.c -- fused groups with reductions compiled: the bits of the interpreter at every width.
  *
- * ctest: threads timeout=900
+ * ctest: threads optimised timeout=900
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  *
  * Where libweft-llvm is not built, the tests that compile are skipped and say so.
  *
- * ctest: timeout=600
+ * ctest: optimised timeout=600
  */
 #include <criterion/criterion.h>
 #include <dlfcn.h>
