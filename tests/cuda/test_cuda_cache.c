@@ -3,7 +3,7 @@
  *
  * The driver here hands out addresses and keeps, for every 512 bytes of them, whether they are mapped,
  * who holds them and which work of another stream has to be over before they are used again.
- * ctest: timeout=300
+ * ctest: optimised timeout=300
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 
 #include "eager/alloc.h"
 #include "eager/cuda/cache.h"
+#include "tests/support/effort.h"
 #include "tests/support/support.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -269,14 +270,14 @@ static void random_trace(bool expandable, uint64_t seed, int steps, uint64_t mem
 
 Test(cuda_cache, random_traces_with_room)
 {
-    random_trace(true, 1, 400000, 512 * MIB);
-    random_trace(false, 2, 300000, 512 * MIB);
+    random_trace(true, 1, (int)effort_of(400000), 512 * MIB);
+    random_trace(false, 2, (int)effort_of(300000), 512 * MIB);
 }
 
 Test(cuda_cache, random_traces_at_the_limit)
 {
-    random_trace(true, 3, 200000, 48 * MIB);
-    random_trace(false, 4, 100000, 64 * MIB);
+    random_trace(true, 3, (int)effort_of(200000), 48 * MIB);
+    random_trace(false, 4, (int)effort_of(100000), 64 * MIB);
 }
 
 /* What a training step does with memory: parameters and their state stay, the rest comes and goes in an
