@@ -72,6 +72,23 @@ typedef struct operand {
     char text[160];
 } operand;
 
+/* n elements that are `by` apart. */
+static void copy_row(char *to, const char *from, int64_t n, int64_t by, size_t size)
+{
+    for (int64_t j = 0; size == 1 && j < n; j++) {
+        to[j] = from[j * by];
+    }
+    for (int64_t j = 0; size == 2 && j < n; j++) {
+        memcpy(to + 2 * j, from + 2 * j * by, 2);
+    }
+    for (int64_t j = 0; size == 4 && j < n; j++) {
+        memcpy(to + 4 * j, from + 4 * j * by, 4);
+    }
+    for (int64_t j = 0; size == 8 && j < n; j++) {
+        memcpy(to + 8 * j, from + 8 * j * by, 8);
+    }
+}
+
 /* repeats: axes may be, of which all elements are one. */
 static operand any_view(const weft_shape *s, weft_dtype dtype, bool repeats)
 {
@@ -101,8 +118,15 @@ static operand any_view(const weft_shape *s, weft_dtype dtype, bool repeats)
     }
     const int64_t memory = where + 20;
     operand o;
-    weft_tensor base =
-        weft_cast(weft_mul(weft_randn(weft_shape(memory), WEFT_F32), weft_f(40)), dtype);
+    float *drawn = malloc((size_t)memory * sizeof *drawn);
+    cr_assert(drawn);
+    uint64_t bits = 0;
+    for (int64_t i = 0; i < memory; i++) { /* four of a hash */
+        bits = i % 4 ? bits >> 16 : values_hash(state + (uint64_t)i);
+        drawn[i] = (float)(int16_t)(bits & 0xFFFF) / 256;
+    }
+    weft_tensor base = weft_cast(weft_from_data(drawn, weft_shape(memory), WEFT_F32), dtype);
+    free(drawn);
     o.view = weft_as_strided(base, *s, strides, offset);
     const int64_t n = weft_numel(o.view);
     cr_assert(n > 0, "%s", weft_last_error());
@@ -110,13 +134,14 @@ static operand any_view(const weft_shape *s, weft_dtype dtype, bool repeats)
     const char *from = weft_data(base);
     char *to = malloc((size_t)n * size);
     cr_assert(from && to);
-    for (int64_t k = 0; k < n; k++) {
-        int64_t at = offset, rest = k;
-        for (int64_t i = s->n - 1; i >= 0; i--) {
-            at += rest % s->v[i] * strides.v[i];
-            rest /= s->v[i];
+    const int64_t columns = s->v[s->n - 1], by = strides.v[s->n - 1];
+    for (int64_t k = 0; k < n; k += columns) {
+        int64_t at = offset, row = k / columns;
+        for (int64_t i = s->n - 2; i >= 0; i--) {
+            at += row % s->v[i] * strides.v[i];
+            row /= s->v[i];
         }
-        memcpy(to + (size_t)k * size, from + (size_t)at * size, size);
+        copy_row(to + (size_t)k * size, from + at * (int64_t)size, columns, by, size);
     }
     o.copy = weft_from_data(to, *s, dtype);
     free(to);
