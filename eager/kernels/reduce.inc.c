@@ -17,6 +17,7 @@
 #define UNORDERED(v) ((v) != (v))
 #define WIDE_MAX FN(wide_max)
 #define WIDE_MIN FN(wide_min)
+#define IS_WIDE (WF_VBYTES > 16)
 #define T float
 #define TCANON float
 #define SFX f32
@@ -97,6 +98,8 @@
 #undef WIDE_MIN
 #define WIDE_MAX NOT_WIDE
 #define WIDE_MIN NOT_WIDE
+#undef IS_WIDE
+#define IS_WIDE false
 WF_INLINE int64_t largest_i64(const int64_t *x, int64_t n)
 {
     int64_t r = x[0];

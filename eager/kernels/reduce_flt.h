@@ -79,33 +79,77 @@ EXTREME(smallest, WF_VMIN, MIN, -0.0)
 #undef EXTREME
 #undef EXTREME_AHEAD
 
-/* acc[c] = the extreme of first[c] and of column c of the rows: whole registers only; returns the
- * columns done. Other instruction sets use the scalar text of reduce_t.h for all columns. */
+/* acc[c] = the extreme of first[c] and of column c of the rows: whole registers only, of which the last ones overlap those before
+ * (idempotent); returns the columns done, none of a few. SSE2 uses the scalar text of reduce_t.h for all. */
 #if WF_VBYTES == 64
-#define EXTREME_ROWS(NAME, VORD)                                                                   \
+#define EXTREME_ROWS(NAME, VOP, SIGN)                                                              \
     WF_INLINE int64_t FN(wide_##NAME)(T * acc, const T *first, const void *const *rows, int64_t n, \
                                       int64_t ncols)                                               \
     {                                                                                              \
-        int64_t c = 0;                                                                             \
-        for (; c + 2 * VN <= ncols; c += 2 * VN) {                                                 \
+        if (ncols < 2 * VN) {                                                                      \
+            return 0;                                                                              \
+        }                                                                                          \
+        for (int64_t i = 0; i < ncols; i += 2 * VN) {                                              \
+            const int64_t c = i + 2 * VN <= ncols ? i : ncols - 2 * VN;                            \
             V a = LOADV(first + c), b = LOADV(first + c + VN);                                     \
             NANT na = WF_JOIN(WF_NAN, SFX)(WF_JOIN(WF_NAN0, SFX), a, a);                           \
             NANT nb = WF_JOIN(WF_NAN, SFX)(WF_JOIN(WF_NAN0, SFX), b, b);                           \
             for (int64_t r = 0; r < n; r++) {                                                      \
                 const T *at = (const T *)rows[r] + c;                                              \
                 V ea = LOADV(at), eb = LOADV(at + VN);                                             \
-                a = WF_JOIN(VORD, SFX)(a, ea);                                                     \
-                b = WF_JOIN(VORD, SFX)(b, eb);                                                     \
+                a = WF_JOIN(VOP##_ORDERED, SFX)(a, ea);                                            \
+                b = WF_JOIN(VOP##_ORDERED, SFX)(b, eb);                                            \
                 na = WF_JOIN(WF_NAN, SFX)(na, ea, ea);                                             \
                 nb = WF_JOIN(WF_NAN, SFX)(nb, eb, eb);                                             \
             }                                                                                      \
             *(VMEM *)(acc + c) = (VMEM)WF_JOIN(WF_PUTNAN, SFX)(na, a);                             \
             *(VMEM *)(acc + c + VN) = (VMEM)WF_JOIN(WF_PUTNAN, SFX)(nb, b);                        \
         }                                                                                          \
-        return c;                                                                                  \
+        return ncols;                                                                              \
+    }
+#elif WF_VBYTES == 32
+/* No instruction orders zeros: the sign of a largest value is set where those of all values are, of a smallest one where any is.
+ * Two rows are looked at for NaNs together; the last one may be both. */
+#define EXTREME_ROWS(NAME, VOP, SIGN)                                                              \
+    WF_INLINE int64_t FN(wide_##NAME)(T * acc, const T *first, const void *const *rows, int64_t n, \
+                                      int64_t ncols)                                               \
+    {                                                                                              \
+        const wf_vec_i64 minus = (wf_vec_i64)(-(V){0});                                            \
+        if (n < 2 || ncols < 2 * VN) { /* one row: the text of reduce_t.h is less */               \
+            return 0;                                                                              \
+        }                                                                                          \
+        for (int64_t i = 0; i < ncols; i += 2 * VN) {                                              \
+            const int64_t c = i + 2 * VN <= ncols ? i : ncols - 2 * VN;                            \
+            V a[2];                                                                                \
+            wf_vec_i64 sign[2];                                                                    \
+            NANT nan[2];                                                                           \
+            WF_UNROLL for (int k = 0; k < 2; k++)                                                  \
+            {                                                                                      \
+                a[k] = LOADV(first + c + k * VN);                                                  \
+                sign[k] = (wf_vec_i64)a[k];                                                        \
+                nan[k] = WF_JOIN(WF_NAN, SFX)(WF_JOIN(WF_NAN0, SFX), a[k], a[k]);                  \
+            }                                                                                      \
+            for (int64_t r = 0; r < n; r += 2) {                                                   \
+                const T *at = (const T *)rows[r] + c;                                              \
+                const T *next = (const T *)rows[r + 1 < n ? r + 1 : r] + c;                        \
+                WF_UNROLL for (int k = 0; k < 2; k++)                                              \
+                {                                                                                  \
+                    const V e = LOADV(at + k * VN), f = LOADV(next + k * VN);                      \
+                    a[k] = WF_JOIN(VOP, SFX)(WF_JOIN(VOP, SFX)(a[k], e), f);                       \
+                    sign[k] = sign[k] SIGN(wf_vec_i64) e SIGN(wf_vec_i64) f;                       \
+                    nan[k] = WF_JOIN(WF_NAN, SFX)(nan[k], e, f);                                   \
+                }                                                                                  \
+            }                                                                                      \
+            WF_UNROLL for (int k = 0; k < 2; k++)                                                  \
+            {                                                                                      \
+                const wf_vec_i64 r = ((wf_vec_i64)a[k] & ~minus) | (sign[k] & minus);              \
+                *(VMEM *)(acc + c + k * VN) = (VMEM)(r | (wf_vec_i64)nan[k]);                      \
+            }                                                                                      \
+        }                                                                                          \
+        return ncols;                                                                              \
     }
 #else
-#define EXTREME_ROWS(NAME, VORD)                                                                   \
+#define EXTREME_ROWS(NAME, VOP, SIGN)                                                              \
     WF_INLINE int64_t FN(wide_##NAME)(T * acc, const T *first, const void *const *rows, int64_t n, \
                                       int64_t ncols)                                               \
     {                                                                                              \
@@ -113,8 +157,8 @@ EXTREME(smallest, WF_VMIN, MIN, -0.0)
         return 0;                                                                                  \
     }
 #endif
-EXTREME_ROWS(max, WF_VORDMAX)
-EXTREME_ROWS(min, WF_VORDMIN)
+EXTREME_ROWS(max, WF_VMAX, &)
+EXTREME_ROWS(min, WF_VMIN, |)
 #undef EXTREME_ROWS
 
 #undef FOLD

@@ -1,8 +1,8 @@
 /*
  * eager/kernels/reduce_t.h -- template: the kernels of one compute type, for any type.
  *
- * The includer defines T and ESIZE (its bytes), TCANON (the type sums are done in), SFX and UNORDERED(v) (is v a NaN), and
- * has instantiated sum_<SFX>, prod_<SFX>, largest_<SFX> and smallest_<SFX>.
+ * The includer defines T and ESIZE (its bytes), TCANON (the type sums are done in), SFX, UNORDERED(v) (is v a NaN), WIDE_MAX and
+ * WIDE_MIN (columns by registers, if IS_WIDE), and has instantiated sum_<SFX>, prod_<SFX>, largest_<SFX> and smallest_<SFX>.
  */
 #define FN(name) WF_JOIN(name, SFX)
 #if ESIZE == 4
@@ -67,7 +67,8 @@ static void FN(run_min)(void *out, const void *x, int64_t n)
     }
 
 /* -- many rows into a row of accumulators ---------------------------------------------------------- */
-#define ROWS(NAME, EXPR, WIDE)                                                                     \
+/* MANY: rows may be long; else WIDE does all but a few columns. */
+#define ROWS(NAME, EXPR, WIDE, MANY)                                                               \
     WF_INLINE void FN(rows8_##NAME)(T * acc, const T *first, const void *const *rows,              \
                                     int64_t from, int64_t n)                                       \
     {                                                                                              \
@@ -120,10 +121,10 @@ static void FN(run_min)(void *out, const void *x, int64_t n)
         if (c == ncols) {                                                                          \
             return;                                                                                \
         }                                                                                          \
-        for (; nrows - r >= 8; r += 8, first = acc) {                                              \
+        for (; (MANY) && nrows - r >= 8; r += 8, first = acc) {                                    \
             FN(rows8_##NAME)(acc, first, rows + r, c, ncols);                                      \
         }                                                                                          \
-        for (; nrows - r >= 3; r += 3, first = acc) {                                              \
+        for (; (MANY) && nrows - r >= 3; r += 3, first = acc) {                                    \
             FN(rows3_##NAME)(acc, first, rows + r, c, ncols);                                      \
         }                                                                                          \
         for (; r < nrows; r++, first = acc) {                                                      \
@@ -136,10 +137,10 @@ SHORTS(sum, ADD(a, b))
 SHORTS(prod, MUL(a, b))
 SHORTS(max, MAX(a, b))
 SHORTS(min, MIN(a, b))
-ROWS(sum, ADD(a, b), NOT_WIDE)
-ROWS(prod, MUL(a, b), NOT_WIDE)
-ROWS(max, MAX(a, b), WIDE_MAX)
-ROWS(min, MIN(a, b), WIDE_MIN)
+ROWS(sum, ADD(a, b), NOT_WIDE, true)
+ROWS(prod, MUL(a, b), NOT_WIDE, true)
+ROWS(max, MAX(a, b), WIDE_MAX, !IS_WIDE)
+ROWS(min, MIN(a, b), WIDE_MIN, !IS_WIDE)
 #undef SHORTS
 #undef ROWS
 #undef NOT_WIDE

@@ -141,10 +141,10 @@ typedef __mmask8 wf_nan_f64;
 #define WF_NAN0_f32 0
 #define WF_NAN0_f64 0
 /* Ordered max/min: -0 < +0 (sign control 1: of the chosen operand); NaN lanes are put in by the mask. */
-#define WF_VORDMAX_f32(a, b) ((wf_vec_f32)_mm512_range_ps((__m512)(a), (__m512)(b), 5))
-#define WF_VORDMIN_f32(a, b) ((wf_vec_f32)_mm512_range_ps((__m512)(a), (__m512)(b), 4))
-#define WF_VORDMAX_f64(a, b) ((wf_vec_f64)_mm512_range_pd((__m512d)(a), (__m512d)(b), 5))
-#define WF_VORDMIN_f64(a, b) ((wf_vec_f64)_mm512_range_pd((__m512d)(a), (__m512d)(b), 4))
+#define WF_VMAX_ORDERED_f32(a, b) ((wf_vec_f32)_mm512_range_ps((__m512)(a), (__m512)(b), 5))
+#define WF_VMIN_ORDERED_f32(a, b) ((wf_vec_f32)_mm512_range_ps((__m512)(a), (__m512)(b), 4))
+#define WF_VMAX_ORDERED_f64(a, b) ((wf_vec_f64)_mm512_range_pd((__m512d)(a), (__m512d)(b), 5))
+#define WF_VMIN_ORDERED_f64(a, b) ((wf_vec_f64)_mm512_range_pd((__m512d)(a), (__m512d)(b), 4))
 #define WF_PUTNAN_f32(m, a)                                                                        \
     ((wf_vec_f32)_mm512_mask_mov_ps((__m512)(a), (m), _mm512_set1_ps(__builtin_nanf(""))))
 #define WF_PUTNAN_f64(m, a)                                                                        \

@@ -579,6 +579,48 @@ Test(reduce, error_bound)
     }
 }
 
+/* Zeros of columns are ordered and NaN wins, at every width: some columns of a strip have one and others have not. */
+Test(reduce, zeros_and_nans_of_columns)
+{
+    enum { ROWS = 21, COLUMNS = 83 };
+    static const double choices[] = {-0.0, 0.0, -1.0, 2.0, NAN};
+    static float v[ROWS * COLUMNS];
+    static double w[ROWS * COLUMNS];
+    for (int trial = 0; trial < 240; trial++) {
+        const int rows = 1 + trial % ROWS, columns = COLUMNS - trial % 3 * 19;
+        const int kinds = 2 + trial % 4; /* the last ones are rare */
+        const bool wide = trial / 2 % 2, most = trial % 2;
+        for (int i = 0; i < rows * columns; i++) {
+            const int kind = (int)pick(pick(8) ? 2 : kinds);
+            w[i] = choices[kind];
+            v[i] = (float)w[i];
+        }
+        set_machine(trial);
+        wf_view x = {.data = wide ? (void *)w : (void *)v,
+                     .dtype = wide ? WEFT_F64 : WEFT_F32,
+                     .rank = 2,
+                     .dims = {rows, columns},
+                     .strides = {columns, 1}};
+        wf_attr attr = {.n_ints = 1, .ints = (int64_t[]){0}};
+        call c = run_op(most ? WF_OP_AMAX : WF_OP_AMIN, wf_exec_reduce, &attr, 1, &x);
+        for (int col = 0; col < columns; col++) {
+            double want = w[col];
+            for (int i = 1; i < rows; i++) {
+                const double e = w[i * columns + col];
+                const bool less = e < want || (e == want && signbit(e) > signbit(want));
+                const bool more = e > want || (e == want && signbit(e) < signbit(want));
+                want = isnan(want) || isnan(e) ? NAN : (most ? more : less) ? e : want;
+            }
+            const double got = wide ? ((const double *)c.dst[0].v.data)[col]
+                                    : (double)((const float *)c.dst[0].v.data)[col];
+            cr_assert(isnan(want) ? isnan(got) : got == want && !signbit(got) == !signbit(want),
+                      "%s of column %d of %d x %d: %g for %g", most ? "amax" : "amin", col, rows,
+                      columns, got, want);
+        }
+        free_call(&c);
+    }
+}
+
 Test(reduce, special_values)
 {
     float v[] = {-0.0f, -0.0f};
