@@ -235,7 +235,7 @@ Test(plan, random_write_backs)
 /* One plan runs recordings whose scalars, fills, eps and slice starts differ. */
 Test(plan, slots_come_from_each_recording)
 {
-    static const char *const text =
+    static const char text[] =
         "fn a {\n  %%1 = input f32[8,16]\n  %%2 = scalar f64 %a\n  %%3 = scalar i64 %d\n"
         "  %%4 = mul f32[8,16] %%1, %%2\n  %%5 = add f32[8,16] %%4, %%3\n"
         "  %%6 = slice f32[3,16] %%5 ints(0) dyn(%d, %d, 2)\n"
