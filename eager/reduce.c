@@ -3,7 +3,7 @@
  *
  * Axes are split into kept and reduced ones and collapsed where strides allow. Four ways follow:
  *   inner   the reduced elements lie (in pieces) next to each other: blocks of 4096 are loaded, or
- *           used in place, and reduced to one value each
+ *           used in place, and reduced to one value each; many short rows are turned and go as columns
  *   wide    the innermost kept axis is contiguous and long: tiles of columns; the lanes of a block are
  *           visited in bit-reversed order, so that the halving tree needs one buffer per level
  *   narrow  the same with few columns: 64 rows at a time are one wide row of 64 * columns lanes
@@ -289,20 +289,118 @@ static inline const wf_sum_kernels *sums_of(wf_red op, int dtype)
     return op == WF_RED_SUM && (WF_BIT(dtype) & WF_DT_F) != 0 ? wf_sum_kernels_of(dtype) : NULL;
 }
 
+/* Rows that are turned: so short, so many at once, whose values are to stay in the first cache, and in numbers that do not lie
+ * powers of two apart where they may be. */
+enum {
+    TURNED_ROW = 63,
+    TURNED_BYTES_OF_ROW = 256, /* as compute values, */
+    TURNED_SPAN =
+        128, /* of rows whose lanes registers sum up as they lie in memory: half as much where four of 64 bytes are the lanes */
+    TREE_FROM = 9, /* values of a row, fewer than which most of the lanes' tree is for nothing */
+    TURNED_PART = 8 << 10,
+    TURNED_LEAST = 80,
+    TURNED_MOST = 240,
+    TURNED_ROOM = TURNED_BYTES_OF_ROW * TURNED_LEAST /* no less than TURNED_PART */
+};
+
+static int64_t turned_together(int64_t n, size_t size)
+{
+    const int64_t w = TURNED_PART / (int64_t)size / n / 16 * 16;
+    return w < TURNED_LEAST ? TURNED_LEAST : w > TURNED_MOST ? TURNED_MOST : w;
+}
+
+/* from: bytes of a value in memory; size: of a compute value. span: see the engine. */
+static inline bool is_turned(bool span, size_t from, size_t size, int64_t n, int64_t rows)
+{
+    const int64_t most = !span                       ? TURNED_BYTES_OF_ROW
+                         : wf_isa() == WF_ISA_AVX512 ? TURNED_SPAN / 2
+                                                     : TURNED_SPAN;
+    return n > 1 && n <= TURNED_ROW && n * (int64_t)(span ? from : size) <= most &&
+           rows >= WF_LANES;
+}
+
+/* The tree over n lanes of a block, one behind the other at acc, where it is done. */
+static void fold_lanes(const wf_red_kernels *k, wf_red op, void *out, char *acc, int64_t n,
+                       int64_t cols)
+{
+    const int64_t width = cols * (int64_t)k->size;
+    for (int64_t h = WF_LANES / 2; h >= 1; h /= 2) {
+        if (n > h) {
+            k->rows[op](acc, (const void *const[]){acc + h * width}, 1, (n - h) * cols, 0);
+            n = h;
+        }
+    }
+    memcpy(out, acc, (size_t)width);
+}
+
+/* Is what reduce_lanes takes the values as they lie in memory? */
+static inline bool is_tree(const wf_sum_kernels *sum, int64_t n, int64_t cols)
+{
+    return sum && n >= TREE_FROM && cols >= WF_LANES;
+}
+/* out[c] = the reduction of column c of n rows that are a lane each, one behind the other at x, which is lost: compute values, or
+ * where is_tree what `sum` takes. */
+static void reduce_lanes(const wf_red_kernels *k, const wf_sum_kernels *sum, wf_red op, char *out,
+                         char *x, int64_t n, int64_t cols)
+{
+    if (is_tree(sum, n, cols)) {
+        sum->tree(out, x, cols, n, cols);
+    } else if (op == WF_RED_MAX || op == WF_RED_MIN) {
+        const void *rows[TURNED_ROW];
+        for (int64_t r = 0; r < n; r++) {
+            rows[r] = x + r * cols * (int64_t)k->size;
+        }
+        k->rows[op](out, rows, n, cols, 1);
+    } else {
+        fold_lanes(k, op, out, x, n, cols);
+    }
+}
+
 /* Rows one behind the other; what is reduced at once is one of `blocks` blocks of a row. */
 typedef struct line_run {
     const wf_red_kernels *k;
     const wf_sum_kernels *sum; /* or NULL */
     wf_red op;
+    int dtype;
     const char *x;
     char *out;
     int64_t width, n, blocks; /* of a row: bytes, elements, blocks */
+    int64_t together;         /* rows that are turned at once, or 0 */
 } line_run;
+
+/* Rows of no more than the lanes. */
+static void do_short(const line_run *l, char *out, const char *x, int64_t rows)
+{
+    const int64_t size = (int64_t)l->k->size, n = l->n;
+    const wf_pack_fn pack = wf_kernels_now()->pack[wf_width(l->dtype)];
+    const bool halves = wf_dtype_size(l->dtype) < l->k->size;
+    _Alignas(64) char room[TURNED_ROOM];
+    _Alignas(64) char other[TURNED_MOST * TREE_FROM * 2];
+    for (int64_t w; rows >= WF_LANES && l->together;
+         rows -= w, out += w * size, x += w * l->width) {
+        const bool widened = halves && n < TREE_FROM;
+        w = rows < l->together ? rows : l->together;
+        pack(widened ? other : room, w, x, 1, n, (size_t)n, (size_t)w);
+        if (widened) {
+            l->k->load(room, other, l->dtype, 1, n * w);
+        }
+        reduce_lanes(l->k, l->sum, l->op, out, room, n, w);
+    }
+    if (l->sum && (halves || n >= SPAN_FROM)) {
+        l->sum->span(out, x, n, n, rows, 0);
+    } else {
+        l->k->shorts[l->op](out, x, n, n, rows);
+    }
+}
 
 static void do_lines(void *arg, int64_t begin, int64_t end)
 {
     const line_run *l = arg;
     const int64_t size = (int64_t)l->k->size, whole = l->n / WF_BLOCK;
+    if (l->n <= WF_LANES) {
+        do_short(l, l->out + begin * size, l->x + begin * l->width, end - begin);
+        return;
+    }
     for (int64_t i = begin, count; i < end; i += count) {
         const int64_t b = i % l->blocks, m = b < whole ? WF_BLOCK : l->n - b * WF_BLOCK;
         const char *x = l->x + i / l->blocks * l->width + b * (l->width / l->n * WF_BLOCK);
@@ -327,14 +425,20 @@ bool wf_red_rows(wf_red op, int dtype, void *out, const void *x, int64_t n, int6
     }
     const wf_red_kernels *k = wf_red_kernels_of(compute);
     const int64_t width = n * (int64_t)wf_dtype_size(dtype), size = (int64_t)k->size;
-    if (n <= WF_LANES && dtype == compute && (!sum || n < SPAN_FROM)) {
-        k->shorts[op](out, x, n, n, rows);
-        return true;
-    }
     const int64_t blocks = (n + WF_BLOCK - 1) / WF_BLOCK, per = n < WF_BLOCK ? n : WF_BLOCK;
     _Alignas(64) char parts[2 * MOST_BLOCKS * 8];
-    line_run l = {.k = k, .sum = sum, .op = op, .x = x, .width = width, .n = n, .blocks = blocks};
+    line_run l = {.k = k,
+                  .sum = sum,
+                  .op = op,
+                  .dtype = dtype,
+                  .x = x,
+                  .width = width,
+                  .n = n,
+                  .blocks = blocks};
     l.out = blocks > 1 ? parts : out;
+    l.together = is_turned(sum != NULL, wf_dtype_size(dtype), k->size, n, rows)
+                     ? turned_together(n, k->size)
+                     : 0;
     const int64_t grain = wf_awake_grain(rows * blocks, AWAKE / per, 1);
     if (grain == rows * blocks) {
         do_lines(&l, 0, grain);
@@ -345,20 +449,6 @@ bool wf_red_rows(wf_red op, int dtype, void *out, const void *x, int64_t n, int6
         k->run[op]((char *)out + i * size, parts + i * blocks * size, blocks);
     }
     return true;
-}
-
-/* The tree over n lanes of a block, one behind the other at acc, where it is done. */
-static void fold_lanes(const wf_red_kernels *k, wf_red op, void *out, char *acc, int64_t n,
-                       int64_t cols)
-{
-    const int64_t width = cols * (int64_t)k->size;
-    for (int64_t h = WF_LANES / 2; h >= 1; h /= 2) {
-        if (n > h) {
-            k->rows[op](acc, (const void *const[]){acc + h * width}, 1, (n - h) * cols, 0);
-            n = h;
-        }
-    }
-    memcpy(out, acc, (size_t)width);
 }
 
 /* Rows of one block that are a lane each. */
@@ -528,6 +618,36 @@ static void span_task(void *arg, int64_t begin, int64_t end)
     }
 }
 
+/* Columns of a tile, of n rows that are a lane each: loaded, mapped and reduced together. */
+static void turned_task(void *arg, int64_t begin, int64_t end)
+{
+    const engine *e = arg;
+    const wf_red_job *j = e->job;
+    const wf_red_axis_split *g = &e->g;
+    const int64_t size = (int64_t)e->k->size, last = g->nk - 1, n = g->reduced;
+    const bool each = j->p != NULL && !j->one_param;
+    _Alignas(64) char xs[TURNED_ROOM];
+    _Alignas(64) char ys[TURNED_ROOM];
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t c = i % e->tiles * e->tile, kept = i / e->tiles * e->columns + c;
+        const int64_t w = e->columns - c < e->tile ? e->columns - c : e->tile;
+        const bool raw = is_tree(e->sum, n, w);
+        int64_t ox = 0, oy = 0;
+        wf_red_locate(kept, g->nk, g->kd, g->kx, g->ky, &ox, &oy);
+        load_rows(e, xs, j->x, ox, g->rx[0], g->kx[last], n, w, raw);
+        if (j->map != WF_MAP_NONE && j->y != NULL) {
+            load_rows(e, ys, j->y, oy, g->ry[0], g->ky[last], n, w, false);
+        }
+        const int64_t m = each ? w : n * w; /* mapped at once */
+        for (int64_t k = 0; k < n * w && j->map != WF_MAP_NONE; k += m) {
+            apply(e, xs + k * size, xs + k * size, ys + k * size, param(e, j->p, kept),
+                  param(e, j->q, kept), each, m);
+        }
+        reduce_lanes(e->k, raw ? e->sum : sums_of(j->op, j->compute), j->op, e->out + kept * size,
+                     xs, n, w);
+    }
+}
+
 static void inner_task(void *arg, int64_t begin, int64_t end)
 {
     const engine *e = arg;
@@ -574,6 +694,16 @@ static int run_inner(engine *e)
     }
     e->blocks = (g->reduced + WF_BLOCK - 1) / WF_BLOCK;
     e->out = j->out;
+    if (g->nr == 1 && g->nk > 0 &&
+        is_turned(e->span != NULL, wf_dtype_size(j->x->dtype), e->k->size, g->reduced,
+                  g->kd[g->nk - 1])) {
+        e->columns = g->kd[g->nk - 1];
+        e->tile = turned_together(g->reduced, e->k->size);
+        e->tiles = (e->columns + e->tile - 1) / e->tile;
+        wf_parallel_for(g->kept / e->columns * e->tiles, TASK_ELEMENTS / (g->reduced * e->tile) + 1,
+                        turned_task, e);
+        return 0;
+    }
     if (e->in_place && j->map == WF_MAP_NONE && g->reduced <= WF_LANES && lines &&
         (e->span == NULL || g->reduced < SPAN_FROM)) {
         wf_parallel_for(g->kept, TASK_ELEMENTS / g->reduced, short_task, e);
@@ -935,6 +1065,9 @@ static void narrow_task(void *arg, int64_t begin, int64_t end)
             const void *rows[1] = {loaded};
             if (packed && none) {
                 rows[0] = at(e->job->x, t.ox + (t.row0 + r) * e->columns);
+            } else if (none && g->nr == 1) {
+                load_rows(e, loaded, e->job->x, t.ox + (t.row0 + r) * g->rx[0], g->rx[0],
+                          g->kx[g->nk - 1], m, e->columns, false);
             } else if (together) {
                 map_rows(&t, r, m, loaded, p, q);
             } else {

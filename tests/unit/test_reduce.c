@@ -515,6 +515,91 @@ Test(reduce, views)
     }
 }
 
+/* Short rows: turned some hundred at once, with a last few that are not enough for it, so many that threads share them, in memory one
+ * behind the other or apart, along their other axis, and in planes apart. */
+Test(reduce, short_rows)
+{
+    static const int64_t shapes[][2] = {{64, 3},  {63, 16},  {130, 4},  {300, 8},
+                                        {301, 9}, {500, 17}, {97, 33},  {90, 64},
+                                        {200, 5}, {244, 2},  {9000, 11}};
+    int trial = 0;
+    for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
+        const int64_t rows = shapes[s][0], n = shapes[s][1];
+        for (int dt = WEFT_BOOL; dt < WEFT_DTYPE_COUNT; dt++) {
+            for (int way = 0; way < 5; way++, trial++) {
+                if (trial % THIN != 0) {
+                    continue;
+                }
+                const int64_t dims[2] = {way == 0 ? n : rows, way == 0   ? rows
+                                                              : way == 1 ? 2 * n
+                                                              : way == 3 ? n + 1
+                                                                         : n};
+                operand x = make_operand(dt, 2, dims, PLAIN);
+                fill_operand(&x, trial % 4);
+                wf_view v = way < 4 ? seen(&x, way) : x.v;
+                if (way == 3 && rows % 2 == 0) {
+                    v.rank = 3;
+                    v.dims[2] = v.dims[1];
+                    v.strides[2] = v.strides[1];
+                    v.dims[1] = rows / 2 - 1; /* a row of the plane is left out */
+                    v.strides[1] = v.strides[0];
+                    v.dims[0] = 2;
+                    v.strides[0] *= rows / 2;
+                }
+                for (int k = 0; k < 3; k++) {
+                    const wf_op op = all_ops[(trial + 5 * k) % NOPS];
+                    set_machine(trial / 3 + 5 * k);
+                    check(op, &v, 1u << (v.rank - 1), param_of(op), false, 0);
+                    check(WF_OP_SUM, &v, 1u << (v.rank - 1), 0, false, 0);
+                }
+                free_operand(&x);
+            }
+        }
+    }
+}
+
+/* Of two operands, each laid out another way, with parameters of each row: all rows, and each by itself. */
+Test(reduce, short_rows_of_two_operands)
+{
+    const int64_t dims[2] = {200, 14}, n = 7;
+    for (int trial = 0; trial < 24; trial++) {
+        const int dt = trial % 3 == 0 ? WEFT_F32 : trial % 3 == 1 ? WEFT_F64 : WEFT_BF16;
+        operand x = make_operand(dt, 2, dims, PLAIN), y = make_operand(WEFT_F32, 2, dims, PLAIN);
+        fill_operand(&x, 0);
+        fill_operand(&y, 0);
+        wf_view v = seen(&x, 1), w = y.v;
+        w.dims[1] = n;
+        const int compute = wf_red_compute(dt);
+        const size_t size = wf_red_size(compute);
+        double p[200], q[200], all[200], one;
+        for (int64_t i = 0; i < dims[0]; i++) {
+            set_elem(p, compute, i, uniform(-1, 1));
+            set_elem(q, compute, i, uniform(-1, 1));
+        }
+        wf_red_job j = {.op = WF_RED_SUM, .map = WF_MAP_XHAT, .compute = compute, .axes = 2};
+        j.x = &v;
+        j.y = &w;
+        j.p = p;
+        j.q = q;
+        j.out = all;
+        set_machine(trial);
+        cr_assert_eq(wf_red_run(&j), 0);
+        j.out = &one;
+        v.dims[0] = w.dims[0] = 1;
+        for (size_t i = 0; i < (size_t)dims[0]; i++) {
+            j.p = (char *)p + i * size;
+            j.q = (char *)q + i * size;
+            cr_assert_eq(wf_red_run(&j), 0);
+            cr_assert_eq(memcmp(&one, (char *)all + i * size, size), 0, "trial %d, row %zu", trial,
+                         i);
+            v.data = (char *)v.data + v.strides[0] * (int64_t)wf_dtype_size(dt);
+            w.data = (char *)w.data + w.strides[0] * 4;
+        }
+        free_operand(&x);
+        free_operand(&y);
+    }
+}
+
 /* Sums of all lanes at once want scratch memory; without it fewer columns are taken at a time. */
 Test(reduce, sums_without_memory)
 {
