@@ -85,9 +85,10 @@ void wf_ll_once_of(wf_text *t, const wf_ll_split *s, int lanes, const char *pref
  * left to the block `after`. */
 typedef struct wf_ll_loop {
     const wf_kernel *k;
-    const wf_kir *body, *fast;     /* fast: NULL if there is no rare branch */
+    const wf_kir *body, *fast;     /* fast: NULL if there is no rare branch; else `whole` is set */
     const wf_ll *once, *fast_once; /* operands behind the kernel's own */
     int lanes, registers;          /* values that they hold, 0: not known */
+    int part;                      /* lanes of the rare branch's vectors */
     char base;
     bool stream; /* where %flags asks for it */
     bool whole;  /* no group is short, and there are no buffers */

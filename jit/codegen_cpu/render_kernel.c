@@ -175,27 +175,6 @@ void wf_ll_header(wf_text *t, const wf_kernel *k)
 }
 
 /* -- elementwise ------------------------------------------------------------------------------------ */
-/* Body with a rare branch: %y<o> from the short body, or from the whole one if any lane asks. */
-static void rare_body(wf_text *t, const wf_ll_loop *l, const wf_ll *param, const wf_ll *fast_param)
-{
-    const wf_ll truth = wf_ll_type(WF_KT_BOOL, l->lanes);
-    wf_ll_body_in(t, l->fast, l->lanes, l->registers, "f", fast_param);
-    const wf_ll rare = wf_ll_ref(l->fast, l->fast->rare, l->lanes, "f", fast_param);
-    if (l->lanes == 1)
-        P("  %%any = freeze i1 %s\n", rare.s);
-    else
-        P("  %%any = call i1 @llvm.vector.reduce.or.v%di1(%s %s)\n", l->lanes, truth.s, rare.s);
-    P("  br i1 %%any, label %%rare, label %%ordinary\nrare:\n");
-    wf_ll_body(t, l->body, l->lanes, "r", param);
-    P("  br label %%chosen\nordinary:\n  br label %%chosen\nchosen:\n");
-    for (uint32_t o = 0; o < l->body->nout; o++) {
-        const wf_kty type = wf_kir_type(l->body, l->body->out[o]);
-        P("  %%y%u = phi %s [ %s, %%rare ], [ %s, %%ordinary ]\n", o, wf_ll_type(type, l->lanes).s,
-          wf_ll_ref(l->body, l->body->out[o], l->lanes, "r", param).s,
-          wf_ll_ref(l->fast, l->fast->out[o], l->lanes, "f", fast_param).s);
-    }
-}
-
 /* Where a vector of each operand is: %D<i>, its place, or %U<i>, its buffer where the group is short. */
 static void loop_pointers(wf_text *t, const wf_ll_loop *l)
 {
@@ -288,6 +267,80 @@ static void loop_params(const wf_ll_loop *l, const wf_kir *body, const wf_ll *on
         param[p] = once[p];
 }
 
+/* The short body; %<prefix>any := does any lane ask for the whole one? */
+static void short_body(wf_text *t, const wf_ll_loop *l, int lanes, const char *prefix,
+                       const wf_ll *param)
+{
+    wf_ll_body_in(t, l->fast, lanes, l->registers * (l->lanes / lanes), prefix, param);
+    const wf_ll rare = wf_ll_ref(l->fast, l->fast->rare, lanes, prefix, param);
+    if (lanes == 1)
+        P("  %%%sany = freeze i1 %s\n", prefix, rare.s);
+    else
+        P("  %%%sany = call i1 @llvm.vector.reduce.or.v%di1(%s %s)\n", prefix, lanes,
+          wf_ll_type(WF_KT_BOOL, lanes).s, rare.s);
+}
+
+/* Operands of a body that are the same in all lanes, for a part of them: %<prefix>v<p>. Sources have these names. */
+static void part_operands(wf_text *t, const wf_ll_loop *l, const wf_kir *body, const char *prefix,
+                          wf_ll *param)
+{
+    for (uint32_t p = 0; p < body->nparam; p++) {
+        const wf_ll T = wf_ll_type((wf_kty)body->param_type[p], l->lanes), all = param[p];
+        if (p < (uint32_t)l->k->nsrc && !wf_ll_is_bcast(l->k, (int)p)) {
+            snprintf(param[p].s, sizeof param[p].s, "%%rv%u", p);
+            continue;
+        }
+        if (l->part == l->lanes)
+            continue;
+        snprintf(param[p].s, sizeof param[p].s, "%%%sv%u", prefix, p);
+        if (l->part == 1)
+            P("  %s = extractelement %s %s, i64 0\n", param[p].s, T.s, all.s);
+        else
+            P("  %s = shufflevector %s %s, %s poison, <%d x i32> zeroinitializer\n", param[p].s,
+              T.s, all.s, T.s, l->part);
+    }
+}
+
+static void part_stores(wf_text *t, const wf_ll_loop *l, const wf_kir *body, const char *prefix,
+                        const wf_ll *param)
+{
+    for (uint32_t o = 0; o < body->nout; o++) {
+        const wf_kty type = wf_kernel_ptr_type(l->k, (int)o);
+        P("  store %s %s, ptr %%ro%u, align %u\n", wf_ll_type(type, l->part).s,
+          wf_ll_ref(body, body->out[o], l->part, prefix, param).s, o, wf_ll_bytes(type));
+    }
+}
+
+/* What replaces the short body and the stores where a vector has a rare lane: a loop over parts of it, each by the short
+ * body, and by the whole one if it is among its lanes. That is long, and would be as many times longer in all lanes. */
+static void rare_loop(wf_text *t, const wf_ll_loop *l, wf_ll *param, wf_ll *fast_param)
+{
+    const int ndst = wf_kernel_ndst(l->k);
+    P("rare:\n");
+    part_operands(t, l, l->fast, "q", fast_param);
+    part_operands(t, l, l->body, "r", param);
+    P("  br label %%part\npart:\n  %%rj = phi i64 [ 0, %%rare ], [ %%rnext, %%parted ]\n");
+    for (int i = 0; i < ndst + l->k->nsrc; i++) {
+        const wf_kty type = wf_kernel_ptr_type(l->k, i);
+        if (i < ndst)
+            P("  %%ro%d = getelementptr %s, ptr %%D%d, i64 %%rj\n", i, wf_ll_type(type, 1).s, i);
+        else if (!wf_ll_is_bcast(l->k, i - ndst))
+            P("  %%rp%d = getelementptr %s, ptr %%D%d, i64 %%rj\n"
+              "  %%rv%d = load %s, ptr %%rp%d, align %u\n",
+              i, wf_ll_type(type, 1).s, i, i - ndst, wf_ll_type(type, l->part).s, i,
+              wf_ll_bytes(type));
+    }
+    short_body(t, l, l->part, "q", fast_param);
+    part_stores(t, l, l->fast, "q", fast_param);
+    P("  br i1 %%qany, label %%long, label %%parted\nlong:\n");
+    wf_ll_body_in(t, l->body, l->part, l->registers * (l->lanes / l->part), "r", param);
+    part_stores(t, l, l->body, "r", param);
+    P("  br label %%parted\nparted:\n  %%rnext = add i64 %%rj, %d\n"
+      "  %%rmore = icmp slt i64 %%rnext, %d\n"
+      "  br i1 %%rmore, label %%part, label %%next\n",
+      l->part, l->lanes);
+}
+
 void wf_ll_map_loop(wf_text *t, const wf_ll_loop *l)
 {
     wf_ll param[WF_KIR_MAX_PARAM], fast_param[WF_KIR_MAX_PARAM], y[WF_KIR_MAX_OUT];
@@ -305,16 +358,17 @@ void wf_ll_map_loop(wf_text *t, const wf_ll_loop *l)
     loop_params(l, l->body, l->once, param);
     if (l->fast) {
         loop_params(l, l->fast, l->fast_once, fast_param);
-        rare_body(t, l, param, fast_param);
+        short_body(t, l, l->lanes, "f", fast_param);
+        P("  br i1 %%fany, label %%rare, label %%ordinary\nordinary:\n");
     } else {
         wf_ll_body_in(t, l->body, l->lanes, l->registers, "b", param);
     }
     for (uint32_t o = 0; o < l->body->nout; o++)
-        if (l->fast)
-            snprintf(y[o].s, sizeof y[o].s, "%%y%u", o);
-        else
-            y[o] = wf_ll_ref(l->body, l->body->out[o], l->lanes, "b", param);
+        y[o] = l->fast ? wf_ll_ref(l->fast, l->fast->out[o], l->lanes, "f", fast_param)
+                       : wf_ll_ref(l->body, l->body->out[o], l->lanes, "b", param);
     loop_stores(t, l, y);
+    if (l->fast)
+        rare_loop(t, l, param, fast_param);
     P("next:\n  %%inext = add i64 %%i, %d\n"
       "  %%more = icmp slt i64 %%inext, %s\n  br i1 %%more, label %%loop, label %%%s\n",
       l->lanes, l->end, l->after);
@@ -341,7 +395,7 @@ static void map_tail(wf_text *t, const wf_kernel *k, int lanes)
       k->name, k->name, lanes);
 }
 
-static int map(wf_text *t, const wf_kernel *k, int lanes, int registers, wf_why *why)
+static int map(wf_text *t, const wf_kernel *k, int lanes, int registers, int part, wf_why *why)
 {
     wf_ll once[WF_KIR_MAX_PARAM], fast_once[WF_KIR_MAX_PARAM];
     wf_ll_split whole, fast;
@@ -369,6 +423,7 @@ static int map(wf_text *t, const wf_kernel *k, int lanes, int registers, wf_why 
                                         .fast_once = fast_once,
                                         .lanes = lanes,
                                         .registers = registers,
+                                        .part = part,
                                         .base = 'P',
                                         .stream = true,
                                         .whole = true,
@@ -381,6 +436,14 @@ static int map(wf_text *t, const wf_kernel *k, int lanes, int registers, wf_why 
     }
     wf_ll_split_free(&whole);
     return status;
+}
+
+/* Lanes of two registers, whose steps hide one another's latency. */
+static int part_of(const wf_kernel *k, const wf_target *target, int lanes)
+{
+    const unsigned few = few_registers(target->arch);
+    const int held = (int)(2 * (few ? few : 512) / wf_kernel_bits(k));
+    return held < lanes ? held : lanes;
 }
 
 /* Values of so many lanes that the CPU's vector registers hold. */
@@ -400,7 +463,7 @@ int wf_llvm_render(const wf_kernel *k, const wf_target *target, wf_text *t, wf_w
     wf_ll_tables(t, &k->body);
     switch (k->skeleton) {
     case WF_SK_MAP:
-        status = map(t, k, lanes, values_held(k, target, lanes), why);
+        status = map(t, k, lanes, values_held(k, target, lanes), part_of(k, target, lanes), why);
         break;
     case WF_SK_SUM_INNER:
         wf_ll_sum_inner(t, k, lanes);

@@ -154,6 +154,63 @@ Test(llvm, broadcast_operands)
         }
 }
 
+/* A rare lane among ordinary ones, at every place of the vector, in place and past the caches, and many of them. */
+static void check_rare(const job *j, const wf_target *target, bool scalar)
+{
+    enum { N = 64 * 65 + 7, ROOM = 64 * 66 * 8, STEPS = 3 };
+    wf_kernel k;
+    wf_why why = {0};
+    cr_assert_eq(wf_kernel_of_row(&k, j->op, -1, j->compute, j->nsrc, j->src, j->dst, &why), 0);
+    cr_assert_gt(k.fast.n, 0, "%s has no rare lanes", k.name);
+    k.bcast = scalar ? 1u << (j->nsrc - 1) : 0;
+    wf_exe *e = llvm_build(&k, target);
+    static const int every[STEPS] = {65, 7, 1};
+    for (int step = 0; step < STEPS; step++) {
+        char *x = aligned_alloc(64, ROOM), *y = values_ordinary(j->dtype, N, 2),
+             *to = aligned_alloc(64, ROOM), *want = calloc(N, 8);
+        const int64_t n = N;
+        wf_view v[2] = {llvm_vector(x, j->dtype, n), llvm_vector(y, j->dtype, n)};
+        v[1].strides[0] = scalar ? 0 : 1;
+        for (int i = 0; i < N; i++) {
+            const float f = i % every[step] == 0 ? 1.5e30F : 0.25F * (float)(i % 97);
+            const double d = i % every[step] == 0 ? 1.5e300 : 0.25 * (i % 97);
+            if (j->dtype == WEFT_F64)
+                memcpy(x + 8 * i, &d, 8);
+            else
+                memcpy(x + 4 * i, &f, 4);
+        }
+        wf_view out = llvm_vector(want, j->dst, n);
+        cr_assert_eq(wf_exec_map(j->op, j->compute, &out, j->nsrc, v), 0);
+        void *ptr[3] = {to, x, y};
+        const wf_launch past = {ptr, &n, NULL, 0, n, WF_LAUNCH_STREAM},
+                        l = {ptr, &n, NULL, 0, n, 0};
+        wf_backend_cpu.launch(e, &past);
+        llvm_compare(to, want, j->dst, n, k.name, target);
+        ptr[0] = x;
+        wf_backend_cpu.launch(e, &l);
+        llvm_compare(x, want, j->dst, n, k.name, target);
+        free(x);
+        free(y);
+        free(to);
+        free(want);
+    }
+    wf_backend_cpu.unload(e);
+    wf_kernel_free(&k);
+}
+
+Test(llvm, rare_lanes_among_ordinary_ones)
+{
+    NEED_LLVM();
+    for (size_t w = 0; w < LLVM_NWIDTHS; w++)
+        for (int i = 0; i < 3; i++) {
+            const job j = job_of(i ? WF_OP_FMOD : WF_OP_SIN, -1, WEFT_F32);
+            check_rare(&j, &llvm_widths[w], i == 2);
+        }
+    const wf_target target = {.arch = "host", .width = 0};
+    const job j = job_of(WF_OP_COS, -1, WEFT_F64);
+    check_rare(&j, &target, false);
+}
+
 /* -- sums ---------------------------------------------------------------------------------------------- */
 static void eager_sum(const void *x, int dtype, int64_t rows, int64_t cols, int axis, void *out,
                       int out_dtype)
@@ -351,4 +408,33 @@ Test(llvm, bodies_keep_few_values_alive)
     wf_kernel_free(&k);
     cr_assert(alive[1] <= 7 && alive[0] > alive[1], "%d values alive, %d in the program's order",
               alive[1], alive[0]);
+}
+
+/* What runs for rare lanes only is long: it is written for two registers of the widest value, and no vector longer. */
+Test(llvm, rare_bodies_are_short_vectors)
+{
+    static const struct {
+        const char *arch;
+        int lanes, part;
+    } cases[] = {{"x86-64-v4", 32, 16}, {"x86-64-v3", 16, 8}, {"x86-64", 8, 4}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const job j = job_of(WF_OP_SIN, -1, WEFT_F32);
+        const wf_target target = {.arch = cases[i].arch, .width = 0};
+        wf_kernel k;
+        wf_text text = {0};
+        char all[16], part[16];
+        int count = 0;
+        snprintf(all, sizeof all, "<%d x ", cases[i].lanes);
+        snprintf(part, sizeof part, "<%d x ", cases[i].part);
+        cr_assert_eq(wf_kernel_of_row(&k, j.op, -1, j.compute, 1, j.src, j.dst, NULL), 0);
+        cr_assert_eq(wf_backend_cpu.render(&k, &target, &text, NULL), 0);
+        for (char *line = strtok(text.s, "\n"); line; line = strtok(NULL, "\n"))
+            if (strncmp(line, "  %r", 4) == 0 && line[4] >= '0' && line[4] <= '9') {
+                cr_assert_null(strstr(line, all), "%s: %s", cases[i].arch, line);
+                count += strstr(line, part) != NULL;
+            }
+        cr_assert_gt(count, 100);
+        wf_text_free(&text);
+        wf_kernel_free(&k);
+    }
 }
