@@ -501,49 +501,59 @@ Test(grad_edges, norms_of_vectors_with_zeros)
 }
 
 typedef struct running {
-    int rows;
-    const double *g; /* [rows, n] */
+    int64_t outer, n, inner;
+    const double *g; /* [outer, n, inner] */
 } running;
 
 static weft_tensor running_products(const void *self, weft_tensor x)
 {
     const running *r = self;
-    int64_t n = weft_dim(x, 0) / r->rows;
-    weft_tensor y = weft_cumprod(weft_reshape(x, weft_shape(r->rows, n)), 1);
-    return weft_mul(y, weft_from_data(r->g, weft_shape(r->rows, n), WEFT_F64));
+    const weft_shape s = weft_shape(r->outer, r->n, r->inner);
+    return weft_mul(weft_cumprod(weft_reshape(x, s), 1), weft_from_data(r->g, s, WEFT_F64));
 }
 
-/* No element is divided by: any number of zeros, in rows of less than a block of 32, of whole ones, of blocks of blocks. */
+/* Against the definition, in long double: element i of the line that starts at px. */
+static void check_running(const running *r, const double *px, const double *pg, const double *pdx,
+                          int i)
+{
+    long double before = 1, others = 1, sum = 0, size = 0;
+    for (int j = 0; j < r->n; j++) {
+        const long double f = px[j * r->inner], g = pg[j * r->inner];
+        before *= j < i ? f : 1;
+        others = j <= i ? before : others * f;
+        sum += j < i ? 0 : g * others;
+        size += j < i ? 0 : fabsl(g * others);
+    }
+    const double got = pdx[i * r->inner];
+    cr_expect(fabs(got - (double)sum) <= 1e-13 * (double)size,
+              "cumprod of %dx%dx%d, element %d: %.17g, not %.17g", (int)r->outer, (int)r->n,
+              (int)r->inner, i, got, (double)sum);
+}
+
+/* No element is divided by: any number of zeros, in lines that are and are not whole powers of 4 long, side by side or not. */
 Test(grad_edges, running_products_of_rows_with_zeros)
 {
-    enum { MOST = 2 * 1100 };
-    static const int lengths[] = {1, 2, 31, 32, 33, 64, 97, 1025, 1100};
+    enum { MOST = 6 * 1100 };
+    static const int lengths[] = {1, 2, 3, 4, 5, 15, 16, 17, 64, 97, 1025, 1100};
+    static const int64_t lines[][2] = {{2, 1}, {1, 1}, {1, 3}, {3, 2}, {2, 3}};
     static double x[MOST], g[MOST], dx[MOST], h[MOST];
-    for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
-        const int n = lengths[k];
+    for (size_t k = 0; k < 5 * sizeof lengths / sizeof *lengths; k++) {
+        const int n = lengths[k / 5];
+        const running r = {lines[k % 5][0], n, lines[k % 5][1], g};
+        const int64_t all = r.outer * n * r.inner;
         for (int zeros = 0; zeros < 4; zeros++) {
-            for (int i = 0; i < 2 * n; i++) {
+            for (int i = 0; i < all; i++) {
                 x[i] = 0.95 + 0.1 * ((i * 37) % 101) / 101.0;
                 g[i] = 1 - 2.0 * ((i * 53) % 97) / 97.0;
             }
             for (int z = 0; z < zeros; z++) {
-                x[(n / 3 + z * n / 4) % n] = 0; /* of the first row */
+                x[(n / 3 + z * n / 4) % n * r.inner] = 0; /* of the first line */
             }
-            const running r = {2, g};
-            differentiate_twice("cumprod", running_products, &r, 2 * n, x, g, dx, h);
-            for (int row = 0; row < 2; row++) {
-                const double *px = x + row * n, *pg = g + row * n;
+            differentiate_twice("cumprod", running_products, &r, all, x, g, dx, h);
+            for (int64_t line = 0; line < r.outer * r.inner; line++) {
+                const int64_t at = line / r.inner * n * r.inner + line % r.inner;
                 for (int i = 0; i < n; i += 1 + n / 50) {
-                    long double before = 1, others = 1, sum = 0, size = 0;
-                    for (int j = 0; j < n; j++) {
-                        before *= j < i ? px[j] : 1;
-                        others = j <= i ? before : others * px[j];
-                        sum += j < i ? 0 : pg[j] * others;
-                        size += j < i ? 0 : fabsl(pg[j] * others);
-                    }
-                    cr_expect(fabs(dx[row * n + i] - (double)sum) <= 1e-13 * (double)size,
-                              "cumprod of %d, %d zeros: row %d, element %d: %.17g, not %.17g", n,
-                              zeros, row, i, dx[row * n + i], (double)sum);
+                    check_running(&r, x + at, g + at, dx + at, i);
                 }
             }
         }

@@ -454,7 +454,7 @@ static weft_tensor with_zeros(weft_tensor x)
                     weft_cast(weft_from_data(keep, weft_shape(3, 4), WEFT_F64), weft_dtype_of(x)));
 }
 BODY(f_prod_zeros, weft_prod(with_zeros(in[0]), .axes = weft_axes(1)))
-BODY(f_cumprod_zeros, weft_cumprod(with_zeros(in[0]), 1))
+BODY(f_cumprod_zeros, weft_cumprod(weft_reshape(with_zeros(in[0]), weft_shape(2, 6)), 1))
 BODY(f_norm1, SQ(weft_norm(in[0], .axes = weft_axes(1), .order = 1)))
 BODY(f_norm_inf, SQ(weft_norm(in[0], .axes = weft_axes(1), .order = INFINITY)))
 BODY(f_norm_half, weft_norm(in[0], .axes = weft_axes(0), .order = 0.5))
@@ -707,7 +707,7 @@ Test(gradcheck, other_rows)
     CHECK(VAR, t_var, -1, 1, S(4, 2));
     CHECK(LOGSUMEXP, t_lse, -1, 1, S(2, 6));
     CHECK(AMAX, t_max, -1, 1, S(5, 2));
-    CHECK(CUMPROD, t_cumprod, 0.3, 1.5, S(3, 3));
+    CHECK(CUMPROD, t_cumprod, 0.3, 1.5, S(6, 3));
     CHECK(SOFTMAX, t_softmax, -1, 1, S(4, 2));
     CHECK(LAYER_NORM, t_layer_norm, -1, 1, S(3, 2), S(6));
     CHECK(MATMUL, t_matmul, -1, 1, S(3, 2), S(2, 3));
