@@ -331,6 +331,10 @@ static const wf_conv_desc layers[] = {
     {.n = 1, .c = 16, .h = 6, .w = 6, .o = 528, .kh = 3, .kw = 3, .stride = {1, 1}, .pad = {1, 1}},
     {.n = 2, .c = 144, .h = 5, .w = 6, .o = 48, .kh = 3, .kw = 3, .stride = {1, 1}, .pad = {1, 1}},
     {.n = 1, .c = 32, .h = 26, .w = 18, .o = 48, .kh = 3, .kw = 3, .stride = {1, 1}, .pad = {0, 1}},
+    /* 1 x 1 kernels that see every other pixel: of few channels, of few to sum over for the image's gradient, of more. */
+    {.n = 2, .c = 8, .h = 9, .w = 10, .o = 24, .kh = 1, .kw = 1, .stride = {2, 2}, .pad = {0, 0}},
+    {.n = 3, .c = 24, .h = 15, .w = 9, .o = 40, .kh = 1, .kw = 1, .stride = {2, 1}, .pad = {0, 0}},
+    {.n = 2, .c = 40, .h = 20, .w = 29, .o = 72, .kh = 1, .kw = 1, .stride = {2, 3}, .pad = {0, 0}},
     /* Gradients of weights by pieces of one image; by five samples; a 1 x 1 kernel of few channels at many positions. */
     {.n = 1, .c = 3, .h = 41, .w = 40, .o = 48, .kh = 3, .kw = 3, .stride = {1, 1}, .pad = {1, 1}},
     {.n = 5, .c = 8, .h = 20, .w = 24, .o = 32, .kh = 3, .kw = 3, .stride = {1, 1}, .pad = {1, 1}},
@@ -680,8 +684,8 @@ Test(conv, same_bits_in_any_layout)
     }
 }
 
-/* What is a matrix product may be another one in each layout: of A and B transposed, with a batch, of few rows or few
- * columns. Sizes on both sides of what the ways to multiply change at. */
+/* What is a matrix product, maybe of every other pixel, may be another one in each layout: of A and B transposed, with a batch,
+ * of few rows or few columns. Sizes on both sides of what the ways to multiply change at. */
 Test(conv, same_bits_in_any_layout_of_products)
 {
     static const int64_t channels[] = {1, 3, 16, 31, 40, 64, 96, 250, 330, 600};
@@ -695,6 +699,8 @@ Test(conv, same_bits_in_any_layout_of_products)
                 d.o = channels[between(0, sizeof channels / sizeof *channels - 1)];
                 d.h = sides[between(0, sizeof sides / sizeof *sides - 1)];
                 d.w = sides[between(0, sizeof sides / sizeof *sides - 1)];
+                if (i % 3 == 2)
+                    d.stride[0] = between(1, 3), d.stride[1] = between(1, 3);
                 in_any_layout(completed(d));
             }
     }
