@@ -290,6 +290,7 @@ void wf_hooks_drop_since(wf_ctx *c, weft_tensor t, uint64_t from)
     bool pinned = false;
     wf_slot *s = wf_pin(c, t, &pinned, NULL);
     wf_meta *m = s ? wf_meta_find(c, s) : NULL;
+    const uint64_t end = wf_hooks_next(); /* their releases may register more */
     for (uint64_t id = from; m && id;) {
         wf_hook *idle = NULL;
         wf_meta_lock(m);
@@ -298,7 +299,7 @@ void wf_hooks_drop_since(wf_ctx *c, weft_tensor t, uint64_t from)
         while (all && i < all->n && !(all->at[i].is && all->at[i].is->by == c->id)) {
             i++;
         }
-        const bool found = all && i < all->n;
+        const bool found = all && i < all->n && all->at[i].id < end;
         id = found ? all->at[i].id + 1 : 0;
         if (found) {
             idle = take_out(all, i);

@@ -123,21 +123,11 @@ endif()
 # saves (but for those marked `optimised`).
 set(weft_plain_folders cuda gpu jit grad planted)
 
-# Every program holds the whole library: another linker takes a third of the time of the usual one.
-set(weft_test_linker "")
-if(NOT WEFT_SANITIZE)
-    if(WEFT_LLD)
-        set(weft_test_linker -fuse-ld=lld)
-    elseif(WEFT_GOLD)
-        set(weft_test_linker -fuse-ld=gold)
-    endif()
-endif()
-
 function(weft_test_program name)
     add_executable(${name} ${ARGN} ${weft_test_support_objects})
     target_link_libraries(${name} PRIVATE weft_flags weft_numerics weft_static ${CRITERION_LIBRARY})
     target_include_directories(${name} SYSTEM PRIVATE ${CRITERION_INCLUDE})
-    target_link_options(${name} PRIVATE ${weft_test_linker})
+    target_link_options(${name} PRIVATE ${weft_quick_linker})
     target_compile_definitions(${name} PRIVATE WEFT_SOURCE_DIR="${CMAKE_CURRENT_SOURCE_DIR}"
         WEFT_FAKE_CUDA="${CMAKE_CURRENT_BINARY_DIR}/tests/libfake-cuda.so"
         WEFT_FAKE_NVRTC="${CMAKE_CURRENT_BINARY_DIR}/tests/libfake-nvrtc.so")

@@ -579,12 +579,13 @@ static int multiply_apart(const blocks *w, const wf_gemm_block *g)
 /*
  * The kernels turn a transposed B as they pack it, which under few rows of A takes as long as their arithmetic: such products are
  * C^T = B^T A^T, which turns the lesser A instead and reads B as it lies. A term is the same product either way, so the bits are.
- * (With AVX-512 oneDNN has most of these.)
+ * C is turned for it, which short sums do not pay for. (With AVX-512 oneDNN has most of these.)
  */
 static bool is_turned(const blocks *w, const wf_gemm_block *g)
 {
     return w->way == BY_KERNELS && wf_isa() < WF_ISA_AVX512 && g->b_rs == 1 && g->b_cs != 1 &&
-           g->n >= 2 * g->m && g->m <= TURNED_ROWS && g->n * g->k >= TURNED_TERMS;
+           g->m >= (wf_dtype_size(g->dtype) == 2 ? 16 : 2) && g->m <= TURNED_ROWS &&
+           g->n >= 2 * g->m && g->k >= 8 && g->k >= g->m && g->n * g->k >= TURNED_TERMS;
 }
 
 static int multiply_turned(const wf_gemm_block *g)

@@ -507,6 +507,44 @@ Test(remat, hooks_of_the_function_itself_run_once)
     }
 }
 
+static weft_tensor nothing_of_it(void *user, weft_tensor g)
+{
+    (void)user, (void)g;
+    return WEFT_NONE;
+}
+
+static void register_again(void *user)
+{
+    let_go++;
+    if (let_go < 100) {
+        weft_register_hook(*(weft_tensor *)user, nothing_of_it, user, register_again);
+    }
+}
+
+static weft_status watched_for_ever(void *user, const weft_tensor *in, int n_in, weft_tensor *out,
+                                    int n_out)
+{
+    (void)n_in, (void)n_out;
+    *(weft_tensor *)user = in[0];
+    weft_register_hook(in[0], nothing_of_it, user, register_again);
+    out[0] = weft_exp(in[0]);
+    return weft_error_status(out[0]);
+}
+
+/* What the second run registers is dropped once, not with it what the release of that registers. */
+Test(remat, hooks_whose_release_registers_more)
+{
+    weft_scope scope = weft_scope_begin();
+    weft_tensor x = weft_clone(weft_ones(weft_shape(3), WEFT_F32)), y, seen = WEFT_NONE;
+    let_go = 0;
+    OK(weft_requires_grad_(x, true));
+    weft_tensor in = weft_mul(x, weft_f(2));
+    OK(weft_remat(watched_for_ever, &seen, &in, 1, &y, 1));
+    OK(weft_backward(weft_sum(y)));
+    cr_assert_lt(let_go, 4, "releases: %d", let_go);
+    weft_scope_end(scope);
+}
+
 static weft_status plain(void *user, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
 {
     (void)n_in, (void)n_out;

@@ -460,7 +460,8 @@ Test(gemm, same_bits_at_any_thread_count)
         {1, 1, 700, 900},  {1, 300, 1, 1500},  {1, 257, 301, 129}, {7, 33, 65, 40},
         {1, 64, 65, 1027}, {3, 100, 129, 255}, {1, 8, 1024, 512},  {2, 500, 70, 600},
         {1, 3, 5, 20000},  {40, 8, 8, 64},     {1, 530, 40, 530},  {1, 260, 530, 520},
-        {1, 24, 600, 300}, {1, 40, 2000, 40}, /* a transposed B stays as it lies, in two pieces */
+        {1, 24, 600, 300}, {1, 40, 2000, 40}, /* a transposed B stays as it lies, in two pieces, */
+        {1, 60, 130, 300},                    /* and on one thread only */
         {1, 70, 90, 3001}, {1, 1, 1, 600000},  {1, 131, 160, 200}, {1, 1, 3585, 1200},
         {1, 1, 2600, 900},  /* a last column alone in eight pieces; rows of a view */
         {1, 1, 521, 4100}}; /* past a thread's caches for one, not for seven */
