@@ -12,6 +12,8 @@
 
 #include "eager/cpu/gemm_impl.h"
 #include "eager/kernels/gemm_simd.inc.h"
+#include "eager/kernels/kernels.h"
+#include "eager/view.h"
 #include "jit/ir/dtype.h"
 
 /* Rows or columns up to which the other operand is read in place. */
@@ -254,10 +256,23 @@ static ONCE void pack_f32(const float *src, int64_t rs, int64_t cs, int64_t rows
 
 DEFINE_PACK(pack_f64, double, double, same_f64)
 
-/* Elements of 16 bits with one unit stride, as f32: `outer` rows of `inner`, `stride` apart, to rows `to` apart. */
+/* Elements of 16 bits as f32: `outer` rows of `inner`, HALF_PIECE at most, `stride` apart, to rows `to` apart. Elements that are
+ * not neighbours but `step` apart are first brought together. */
+enum { HALF_PIECE = 4096 };
 static ONCE void widen(int dtype, const uint16_t *x, int64_t outer, int64_t inner, int64_t stride,
-                       float *out, int64_t to)
+                       int64_t step, float *out, int64_t to)
 {
+    if (step != 1) {
+        uint16_t together[HALF_PIECE];
+        const int64_t most = HALF_PIECE / inner;
+        for (int64_t r = 0; r < outer; r += most) {
+            const int64_t rows = outer - r < most ? outer - r : most;
+            wf_kernels_now()->pack[wf_width(dtype)](together, inner, x + r * stride, stride, step,
+                                                    (size_t)rows, (size_t)inner);
+            widen(dtype, together, rows, inner, inner, 1, out + r * to, to);
+        }
+        return;
+    }
     for (int64_t r = 0; r < outer; r++, x += stride, out += to) {
         int64_t i = 0;
         if (dtype == WEFT_BF16) {
@@ -274,29 +289,29 @@ static ONCE void widen(int dtype, const uint16_t *x, int64_t outer, int64_t inne
     }
 }
 
-/* 16 bits: what has no unit stride along a panel is widened in pieces that fit in a first cache, and packed from there. */
+/* Whether a matrix of 16 bits is read along this stride, not the other one. */
+static int lies_along(int64_t stride, int64_t other)
+{
+    return stride == 1 || (other != 1 && wf_magnitude(stride) <= wf_magnitude(other));
+}
+
+/* 16 bits: what does not lie along a panel is widened in pieces that fit in a first cache, and packed from there. */
 static void pack_half(int dtype, const uint16_t *src, int64_t rs, int64_t cs, int64_t rows,
                       int64_t cols, int64_t width, float *restrict out)
 {
-    enum { PIECE = 4096 };
-    float piece[PIECE];
+    float piece[HALF_PIECE];
     for (int64_t i = 0; i < rows; i += width, src += width * rs, out += width * cols) {
         const int64_t w = rows - i < width ? rows - i : width;
-        if (rs == 1) {
-            widen(dtype, src, cols, w, cs, out, width);
+        if (lies_along(rs, cs)) {
+            widen(dtype, src, cols, w, cs, rs, out, width);
             for (int64_t p = 0; w < width && p < cols; p++)
                 memset(out + p * width + w, 0, (size_t)(width - w) * sizeof *out);
             continue;
         }
-        const int64_t most = PIECE / w; /* a slice, or a panel's width: 256 at most */
+        const int64_t most = HALF_PIECE / w; /* a slice, or a panel's width: 256 at most */
         for (int64_t p = 0; p < cols; p += most) {
             const int64_t n = cols - p < most ? cols - p : most;
-            if (cs == 1)
-                widen(dtype, src + p, w, n, rs, piece, n);
-            else
-                for (int64_t r = 0; r < w; r++)
-                    for (int64_t q = 0; q < n; q++)
-                        widen(dtype, src + r * rs + (p + q) * cs, 1, 1, 1, piece + r * n + q, 1);
+            widen(dtype, src + p * cs, w, n, rs, cs, piece, n);
             pack_f32(piece, n, 1, w, n, width, out + p * width);
         }
     }
@@ -389,25 +404,17 @@ static parts scratch_parts(const wf_gemm_block *g)
 
 static void store_narrow(const wf_gemm_block *g, const float *acc)
 {
-    for (int64_t i = 0; i < g->m; i++) {
-        uint16_t *c = (uint16_t *)g->c + i * g->c_rs;
-        const float *x = acc + i * g->n;
-        if (g->dtype == WEFT_BF16)
-            for (int64_t j = 0; j < g->n; j++)
-                c[j] = wf_bf16_of_f32(x[j]);
-        else
-            for (int64_t j = 0; j < g->n; j++)
-                c[j] = wf_f16_of_f32(x[j]);
-    }
+    const wf_cast_fn cast = wf_kernels_now()->cast[g->dtype][WEFT_F32];
+    const int64_t rows = g->c_rs == g->n ? 1 : g->m, cols = g->m / rows * g->n;
+    for (int64_t i = 0; i < rows; i++)
+        cast((uint16_t *)g->c + i * g->c_rs, acc + i * cols, (size_t)cols);
 }
 
-/* Small products of 16-bit types: operands that have a unit stride are widened as they lie, and the
- * f32 product then reads them in place. */
+/* Small products of 16-bit types: operands are widened as they lie, and the f32 product then reads them in place. */
 static int widens_first(const wf_gemm_block *g)
 {
     return (g->dtype == WEFT_BF16 || g->dtype == WEFT_F16) && !g->wide && g->m <= SMALL &&
-           g->n <= SMALL && g->k <= SMALL && (g->a_cs == 1 || g->a_rs == 1) &&
-           (g->b_cs == 1 || g->b_rs == 1);
+           g->n <= SMALL && g->k <= SMALL;
 }
 
 /* The f32 product of widened copies; its scratch lies behind them and the result. */
@@ -416,9 +423,10 @@ static wf_gemm_block widened(const wf_gemm_block *g, float *base)
     wf_gemm_block w = *g;
     w.dtype = WEFT_F32;
     w.a = base;
-    w.a_rs = g->a_cs == 1 ? g->k : 1, w.a_cs = g->a_cs == 1 ? 1 : g->m;
+    const int a_rows = lies_along(g->a_cs, g->a_rs), b_rows = lies_along(g->b_cs, g->b_rs);
+    w.a_rs = a_rows ? g->k : 1, w.a_cs = a_rows ? 1 : g->m;
     w.b = base + round_up(g->m * g->k, 16);
-    w.b_rs = g->b_cs == 1 ? g->n : 1, w.b_cs = g->b_cs == 1 ? 1 : g->k;
+    w.b_rs = b_rows ? g->n : 1, w.b_cs = b_rows ? 1 : g->k;
     w.c = base + round_up(g->m * g->k, 16) + round_up(g->k * g->n, 16);
     w.c_rs = g->n;
     w.add = 0;
@@ -446,14 +454,14 @@ static void run_widened(const wf_gemm_block *g)
 {
     float *base = g->scratch;
     wf_gemm_block w = widened(g, base);
-    if (g->a_cs == 1)
-        widen(g->dtype, g->a, g->m, g->k, g->a_rs, base, g->k);
+    if (lies_along(g->a_cs, g->a_rs))
+        widen(g->dtype, g->a, g->m, g->k, g->a_rs, g->a_cs, base, g->k);
     else
-        widen(g->dtype, g->a, g->k, g->m, g->a_cs, base, g->m);
-    if (g->b_cs == 1)
-        widen(g->dtype, g->b, g->k, g->n, g->b_rs, (float *)(uintptr_t)w.b, g->n);
+        widen(g->dtype, g->a, g->k, g->m, g->a_cs, g->a_rs, base, g->m);
+    if (lies_along(g->b_cs, g->b_rs))
+        widen(g->dtype, g->b, g->k, g->n, g->b_rs, g->b_cs, (float *)(uintptr_t)w.b, g->n);
     else
-        widen(g->dtype, g->b, g->n, g->k, g->b_cs, (float *)(uintptr_t)w.b, g->k);
+        widen(g->dtype, g->b, g->n, g->k, g->b_cs, g->b_rs, (float *)(uintptr_t)w.b, g->k);
     block_run(&w);
     store_narrow(g, w.c);
 }

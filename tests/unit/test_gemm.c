@@ -16,6 +16,7 @@
 
 #include "eager/alloc.h"
 #include "eager/cpu/gemm.h"
+#include "eager/cpu/gemm_impl.h"
 #include "eager/cpuid.h"
 #include "eager/pool.h"
 #include "jit/ir/dtype.h"
@@ -329,6 +330,54 @@ Test(gemm, bias_before_the_rounding)
                 free(bias);
                 drop(&o);
             }
+}
+
+/* Matrices whose elements are not neighbours along a row nor along a column: backwards, every other one, one row or one column for all.
+ * Strides of rows and columns of m x n: elements, and how many n and m. */
+static const int8_t view_strides[][4] = {{0, 2, 2, 0},  {0, -1, -1, 0}, {0, 1, -1, 0},
+                                         {1, 0, 0, -1}, {2, 0, 0, 2},   {0, 0, 1, 0},
+                                         {1, 0, 0, 0},  {-2, 0, 0, 2}};
+enum { VIEWS = sizeof view_strides / sizeof *view_strides };
+
+/* Such a view of `room`, and its elements in rows. */
+static const void *view_of(const uint16_t *room, size_t which, int64_t m, int64_t n, int64_t *rs,
+                           int64_t *cs, uint16_t *dense)
+{
+    const int8_t *v = view_strides[which];
+    *rs = v[0] + v[1] * n, *cs = v[2] + v[3] * m;
+    room -= (*rs < 0 ? (m - 1) * *rs : 0) + (*cs < 0 ? (n - 1) * *cs : 0);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++)
+            dense[i * n + j] = room[i * *rs + j * *cs];
+    return room;
+}
+
+static void product_of_views(int dtype, const int64_t *h, size_t va, size_t vb)
+{
+    operands o = make(dtype, 1, h[0], h[1], h[2], 12), dense = make(dtype, 1, h[0], h[1], h[2], 0);
+    o.d.a = view_of(o.a, va, h[0], h[2], &o.d.a_rs, &o.d.a_cs, dense.a);
+    o.d.b = view_of(o.b, vb, h[2], h[1], &o.d.b_rs, &o.d.b_cs, dense.b);
+    cr_assert_eq(wf_gemm(&o.d), 0);
+    check(&o, "views");
+    cr_assert_eq(wf_gemm(&dense.d), 0);
+    const bool other_kernels = dtype == WEFT_BF16 && wf_gemm_pairs_active();
+    cr_assert(other_kernels || memcmp(o.c, dense.c, o.c_bytes) == 0,
+              "%s, views %zu and %zu, %ld x %ld x %ld: not the bits of dense copies",
+              wf_dtype_name(dtype), va, vb, (long)h[0], (long)h[1], (long)h[2]);
+    drop(&o);
+    drop(&dense);
+}
+
+Test(gemm, views_of_halves)
+{
+    static const int64_t shapes[][3] = {
+        {5, 7, 9}, {64, 64, 64}, {17, 33, 64}, {65, 70, 300}, {200, 35, 257}};
+    wf_gemm_set_backend(WF_GEMM_BUILTIN);
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (size_t v = s % 2; v < VIEWS * VIEWS; v += effort_of(4) < 4 || s > 2 ? 3 : 1) {
+            product_of_views(WEFT_F16, shapes[s], v % VIEWS, v / VIEWS);
+            product_of_views(WEFT_BF16, shapes[s], v % VIEWS, v / VIEWS);
+        }
 }
 
 /* One row by a matrix that is brought together in several pieces. */
