@@ -1120,11 +1120,15 @@ int wf_exec_map(wf_op op, int compute, const wf_view *dst, int nsrc, const wf_vi
     memset(c.type, compute, sizeof c.type);
     if (facts[op].kind == KIND_CHOOSE)
         c.type[0] = WEFT_BOOL;
-    if (nsrc == 1 && dst->dtype == WEFT_BF16 && src[0].dtype == WEFT_BF16) {
+    bool halves = dst->dtype == WEFT_BF16;
+    for (int k = 0; k < nsrc; k++)
+        halves &= src[k].dtype == WEFT_BF16;
+    if (halves) {
         const wf_map_fn half = c.k->half(op);
         if (half) {
             c.fn = half;
-            c.out = c.type[0] = WEFT_BF16;
+            c.out = WEFT_BF16;
+            memset(c.type, WEFT_BF16, sizeof c.type);
             c.past = false;
         }
     }

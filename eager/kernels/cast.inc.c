@@ -116,8 +116,7 @@ OUT_OF_LINE void c_bf16_f32(void *dst, const void *src, size_t n)
         d[i] = wf_bf16_of_f32(s[i]);
 }
 #elif defined(__AVX2__)
-/* The bf16 of two registers of f32: lower and upper halves apart, in lanes, and what the lower ones carry, a mean's highest
- * bit, added to the upper ones. (The scalar text's loop is narrowed, widened and narrowed again by gcc.) nan: some may be. */
+/* The bf16 of two registers of f32: lower and upper halves apart, in lanes. (The scalar text's loop is narrowed, widened and narrowed again by gcc.) nan: some may be. */
 static inline __m256i bf16_of_16(__m256 x, __m256 y, bool nan)
 {
     const __m256i apart = _mm256_broadcastsi128_si256(
@@ -125,14 +124,12 @@ static inline __m256i bf16_of_16(__m256 x, __m256 y, bool nan)
     const __m256i u = _mm256_shuffle_epi8(_mm256_castps_si256(x), apart);
     const __m256i v = _mm256_shuffle_epi8(_mm256_castps_si256(y), apart);
     const __m256i low = _mm256_unpacklo_epi64(u, v), high = _mm256_unpackhi_epi64(u, v);
-    const __m256i half =
-        _mm256_or_si256(_mm256_and_si256(high, _mm256_set1_epi16(1)), _mm256_set1_epi16(0x7FFE));
-    __m256i r = _mm256_add_epi16(high, _mm256_srli_epi16(_mm256_avg_epu16(low, half), 15));
+    __m256i r = wf_bf16_round(low, high);
     if (__builtin_expect(nan, 0)) {
         const __m256i is =
             _mm256_packs_epi32(_mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)),
                                _mm256_castps_si256(_mm256_cmp_ps(y, y, _CMP_UNORD_Q)));
-        r = _mm256_blendv_epi8(r, _mm256_or_si256(high, _mm256_set1_epi16(0x40)), is);
+        r = wf_bf16_with_nan(r, high, is);
     }
     return _mm256_permute4x64_epi64(r, 0xD8);
 }

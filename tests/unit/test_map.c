@@ -340,36 +340,45 @@ Test(map, tails)
 Test(map, halves)
 {
     enum { ALL = 1 << 16 };
-    static const wf_op ops[] = {WF_OP_GELU, WF_OP_SILU, WF_OP_EXP};
+    static const wf_op ops[] = {WF_OP_GELU, WF_OP_SILU, WF_OP_EXP, WF_OP_ADD, WF_OP_SUB, WF_OP_MUL};
     static const int type[3] = {WEFT_BF16, WEFT_BF16, WEFT_BF16};
-    static const enum layout all[3] = {CONTIGUOUS}, scalar[3] = {SCALAR};
+    static const enum layout all[3] = {CONTIGUOUS}, scalar[3] = {SCALAR},
+                             second[3] = {CONTIGUOUS, SCALAR};
     const int64_t dims[] = {ALL};
     const int most = isa_most();
     for (size_t o = 0; o < sizeof ops / sizeof *ops; o++) {
         operand x = make(WEFT_BF16, 1, dims, CONTIGUOUS), y = make(WEFT_BF16, 1, dims, CONTIGUOUS);
+        operand z = make(WEFT_BF16, 1, dims, CONTIGUOUS);
+        const int nsrc = nsrc_of(ops[o]);
         char *want = malloc(ALL * sizeof(uint16_t));
         cr_assert_not_null(want);
-        for (int64_t i = 0; i < ALL; i++)
+        for (int64_t i = 0; i < ALL; i++) {
             ((uint16_t *)x.v.data)[i] = (uint16_t)i;
-        reference(ops[o], WEFT_F32, &y.v, 1, &x.v, want);
+            ((uint16_t *)z.v.data)[i] = (uint16_t)(i + (i * 40503 >> 8) % 1031);
+        }
+        const wf_view src[2] = {x.v, z.v};
+        reference(ops[o], WEFT_F32, &y.v, nsrc, src, want);
         for (int isa = WF_ISA_SSE2; isa <= most; isa++) {
             wf_set_isa(isa);
-            cr_assert_eq(wf_exec_map(ops[o], WEFT_F32, &y.v, 1, &x.v), 0);
+            cr_assert_eq(wf_exec_map(ops[o], WEFT_F32, &y.v, nsrc, src), 0);
             compare(ops[o], &y.v, want, wf_isa_name(isa));
         }
         wf_set_isa(most);
-        cr_assert_eq(wf_exec_map(ops[o], WEFT_F32, &x.v, 1, &x.v), 0);
+        cr_assert_eq(wf_exec_map(ops[o], WEFT_F32, &x.v, nsrc, src), 0);
         compare(ops[o], &x.v, want, "in place");
         free(x.base);
         free(y.base);
+        free(z.base);
         free(want);
         for (int64_t n = 0; n < 200; n++) {
             check(ops[o], WEFT_F32, 1, &n, WEFT_BF16, CONTIGUOUS, type, all, "tail");
             check(ops[o], WEFT_F32, 1, &n, WEFT_BF16, CONTIGUOUS, type, scalar, "tail");
+            if (nsrc > 1)
+                check(ops[o], WEFT_F32, 1, &n, WEFT_BF16, CONTIGUOUS, type, second, "tail");
         }
         const int64_t two[] = {7, 70};
-        check(ops[o], WEFT_F32, 2, two, WEFT_BF16, STRIDED, type, (enum layout[]){TRANSPOSED},
-              "views");
+        check(ops[o], WEFT_F32, 2, two, WEFT_BF16, STRIDED, type,
+              (enum layout[]){TRANSPOSED, CONTIGUOUS}, "views");
     }
 }
 
