@@ -245,14 +245,25 @@ int cli_with_graph(const char *command, const cli_options *o,
     return status;
 }
 
+static bool is_one_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 int cli_output(const char *command, const cli_options *o, cli_print print, const void *of)
 {
-    struct stat in, there;
-    if (o->output && stat(o->output, &there) == 0 && stat(o->file, &in) == 0 &&
-        in.st_dev == there.st_dev && in.st_ino == there.st_ino) {
+    if (o->output && is_one_file(o->output, o->file)) {
         return cli_failed(command,
                           "-o %s is the graph itself, which would be lost: name another file",
                           o->output);
+    }
+    for (int i = 0; o->output && i < o->n_inputs; i++) {
+        const char *name = strchr(o->inputs[i], '=');
+        if (is_one_file(o->output, o->inputs[i]) || (name && is_one_file(o->output, name + 1))) {
+            return cli_failed(command, "-o %s is an input, which would be lost: name another file",
+                              o->output);
+        }
     }
     FILE *out = o->output ? fopen(o->output, "w") : stdout;
     if (!out) {

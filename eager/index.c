@@ -146,15 +146,32 @@ static void copy_slice(const select_args *a, char *out, const char *in)
     }
 }
 
-/* Slices of whole half lines up to SHORT_SLICE bytes are moved here: a call takes as long as they do. */
+/* Slices of less than half a line, or of whole ones up to SHORT_SLICE bytes, are moved here: a call takes as long as they do. */
 enum { HALF_LINE = 32, SHORT_SLICE = 512, SLICES_AHEAD = 12 };
+
+/* Less than half a line: its first and its last bytes, which may be the same ones. */
+static inline void move_part_of_line(char *out, const char *in, int64_t bytes)
+{
+#define PART(n)                                                                                    \
+    if (bytes >= (n)) {                                                                            \
+        memcpy(out, in, n);                                                                        \
+        memcpy(out + bytes - (n), in + bytes - (n), n);                                            \
+        return;                                                                                    \
+    }
+    PART(16)
+    PART(8)
+    PART(4)
+    PART(2)
+    *out = *in;
+#undef PART
+}
 
 /* Of one o the slices k to last, each a contiguous run of `bytes`. Where they lie is random: lines of those to come are asked for. */
 static void select_runs(const select_args *a, char *out, const char *outer, int64_t k, int64_t last)
 {
     const int64_t bytes = a->inner * (int64_t)a->size;
     const int64_t step = a->x->strides[a->axis] * (int64_t)a->size;
-    const bool here = bytes <= SHORT_SLICE && bytes % HALF_LINE == 0;
+    const bool here = bytes < HALF_LINE || (bytes <= SHORT_SLICE && bytes % HALF_LINE == 0);
     const wf_cast_fn copy = wf_kernels_now()->cast[WEFT_U8][WEFT_U8];
     for (; k < last; k++, out += bytes) {
         const char *in = outer + wrap_index(a->at[k], a->extent) * step;
@@ -167,6 +184,10 @@ static void select_runs(const select_args *a, char *out, const char *outer, int6
             for (int64_t i = 0; i < bytes; i += 2 * HALF_LINE) {
                 __builtin_prefetch(next + i);
             }
+        }
+        if (bytes < HALF_LINE) {
+            move_part_of_line(out, in, bytes);
+            continue;
         }
         for (int64_t i = 0; i < bytes; i += HALF_LINE) {
             memcpy(out + i, in + i, HALF_LINE);
@@ -196,11 +217,12 @@ static void select_slices(void *arg, int64_t begin, int64_t end)
     }
 }
 
-/* out[k] = in[place[k]] */
+/* out[k] = in[place[k]]; unrolled: a step of one element takes half as long again where its text lies badly. */
 static void take_places(void *out, const void *in, const int64_t *place, int64_t n, size_t size)
 {
 #define TAKE(type)                                                                                 \
-    for (int64_t k = 0; k < n; k++) {                                                              \
+    _Pragma("GCC unroll 4") for (int64_t k = 0; k < n; k++)                                        \
+    {                                                                                              \
         ((type *)out)[k] = ((const type *)in)[place[k]];                                           \
     }
     WF_BY_SIZE(size, TAKE)
@@ -342,7 +364,8 @@ static void take(void *out, const void *in, const int64_t *at, int64_t n, int64_
         return;
     }
 #define TAKE(type)                                                                                 \
-    for (int64_t k = 0; k < n; k++) {                                                              \
+    _Pragma("GCC unroll 4") for (int64_t k = 0; k < n; k++)                                        \
+    {                                                                                              \
         ((type *)out)[k] = ((const type *)in)[k * step + wrap_index(at[k], extent) * jump];        \
     }
     WF_BY_SIZE(size, TAKE)

@@ -326,7 +326,7 @@ static void stop_workers(void)
 
 bool wf_thread_start(pthread_t *thread, const char *name, void *(*fn)(void *))
 {
-    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
     sigset_t all, old;
     sigfillset(&all);
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)

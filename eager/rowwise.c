@@ -63,7 +63,7 @@ enum {
     COLUMNS_TASK = 1 << 15,       /* elements worth a task */
     SHORT_ROW = 63,               /* the longest that is turned */
     TURNED_PART = 8 << 10, /* bytes of turned values at one stage: three are in the first cache */
-    TURNED_LEAST = 144,    /* rows, whose even shares are never less than COLUMNS, */
+    TURNED_LEAST = 160,    /* rows, whose even shares are never less than COLUMNS and a cut, */
     TURNED_MOST = 240      /* and that do not lie powers of two apart */
 };
 

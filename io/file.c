@@ -118,7 +118,9 @@ weft_status wf_file_write(const char *op, const char *path, const wf_file_part *
     if (error == 0 && !S_ISREG(old.st_mode)) {
         wrong = S_ISDIR(old.st_mode) ? "it is a folder"
                                      : "it is no regular file, which alone can be replaced";
-    } else if (error == 0 || error == ENOENT) { /* nothing is there, or a link to nothing */
+    } else if (error == ENOENT && lstat(path, &old) == 0 && S_ISLNK(old.st_mode)) {
+        wrong = "it is a link to what is not there";
+    } else if (error == 0 || error == ENOENT) {
         error = replace(error ? path : target, error ? NULL : &old, parts, n);
     }
     free(target);

@@ -599,10 +599,15 @@ static bool is_other_number(const wf_fn *f, const wf_fn *g, uint32_t k)
 static const char *put_sizes(const wf_graph_symbols *s, const int64_t *size, char where[static 96])
 {
     size_t at = 0;
-    for (int i = 0; i < s->n && at < 96; i++) {
-        const int n = snprintf(where + at, 96 - at, "%s'%s' is %lld", i ? ", " : "", s->name[i],
+    for (int i = 0; i < s->n; i++) {
+        const size_t room = 90 - at; /* and five for dots, which callers show, too */
+        const int n = snprintf(where + at, room, "%s'%s' is %lld", i ? ", " : "", s->name[i],
                                (long long)size[i]);
-        at += n > 0 ? (size_t)n : 0;
+        if (n < 0 || (size_t)n >= room) { /* no part of a size, which reads like another one */
+            strcpy(where + at, at ? ", ..." : "...");
+            break;
+        }
+        at += (size_t)n;
     }
     return where;
 }
@@ -628,7 +633,7 @@ static int say_other(const wf_graph_symbols *s, const int64_t *size, const wf_fn
                  wf_rows[now->ins[k].op].name, site ? " at " : "", site ? wf_site_file(site) : "",
                  wf_rows[f->ins[k].op].name);
     }
-    wf_fail(why, WEFT_EUNSUPPORTED, "the function does something else where %.90s%s",
+    wf_fail(why, WEFT_EUNSUPPORTED, "the function does something else where %.95s%s",
             put_sizes(s, size, where), what);
     wf_hint(why, "record it without this symbol, make the function independent of the size, or, if "
                  "it is right for multiples, say so: \"n%%2==0\"");
@@ -972,11 +977,9 @@ static bool goes_as_one(const weft_graph_args *a, int n_out, const recording *r,
 
 /* Are two symbols one? An error is recorded then, in place of the last one. */
 static bool look_for_one(const weft_graph_args *a, int n_out, const recording *r,
-                         const wf_graph_symbols *s)
+                         const wf_graph_symbols *s, const char *cause)
 {
     const uint64_t last = wf_ctx_get()->error_last;
-    char cause[256];
-    snprintf(cause, sizeof cause, "%s", weft_last_error());
     for (int i = 0; i < s->n; i++) {
         for (int j = i + 1; j < s->n; j++) {
             if (s->at.size[0][i] == s->at.size[0][j] && goes_as_one(a, n_out, r, s, i, j)) {
@@ -993,10 +996,9 @@ static bool look_for_one(const weft_graph_args *a, int n_out, const recording *r
 }
 
 /* The sizes in the function's own error are of a recording that the caller does not know of. */
-static void say_where(const wf_graph_symbols *s, int rc)
+static void say_where(const wf_graph_symbols *s, int rc, const char *cause)
 {
-    char where[96] = "", cause[900];
-    snprintf(cause, sizeof cause, "%s", weft_last_error());
+    char where[96] = "";
     wf_raise_text(
         wf_ctx_get(), rc, "jit_graph",
         "the function, which is recorded with other sizes, too, fails where %s: %s; say "
@@ -1018,11 +1020,14 @@ static int generalise(const weft_graph_args *a, int n_out, recording *r, wf_grap
         return rc;
     }
     rc = generalise_once(&p, r, s, &fails);
+    char cause[900]; /* what is tried after it may overwrite it */
+    snprintf(cause, sizeof cause, "%s", weft_last_error());
     const wf_graph_symbols all = *s;
     const bool refuses = p.refuses;
     if (fails && rc != WEFT_ENOMEM && find_multiples(&p, s)) {
         wf_fn *first = p.f;
         rc = generalise_once(&p, r, s, &fails);
+        snprintf(cause, sizeof cause, "%s", weft_last_error());
         if (rc && rc != WEFT_ENOMEM && first) {
             rc = take_checked(&p, first, r);
             first = NULL;
@@ -1032,8 +1037,8 @@ static int generalise(const weft_graph_args *a, int n_out, recording *r, wf_grap
         wf_fn_free(first);
     }
     if (rc) {
-        if (rc != WEFT_ENOMEM && !look_for_one(a, n_out, r, s) && s->failed) {
-            say_where(s, rc);
+        if (rc != WEFT_ENOMEM && !look_for_one(a, n_out, r, s, cause) && s->failed) {
+            say_where(s, rc, cause);
         }
         return rc;
     }

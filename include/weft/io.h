@@ -30,7 +30,7 @@ extern "C" {
 /* -- saving --------------------------------------------------------------------------------------- */
 /* Writes t[0..n) and meta[0..n_meta) to path: first to a temporary file in the same folder, synced,
  * then renamed, so that path holds the old file or the new one and never a part. A link is followed, the mode of a file that
- * is replaced stays, and what is no regular file (a folder, a device, a FIFO) is refused. Names must be
+ * is replaced stays, and what is no regular file (a folder, a device, a FIFO, a link to nothing) is refused. Names must be
  * distinct, and not "__metadata__". Views are written as their elements in row-major order. Tensors
  * are stored by descending element size, then by name; metadata by key. */
 WEFT_API weft_status weft_safetensors_save(const char *path, const weft_named_tensor *t, int n,

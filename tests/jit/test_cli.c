@@ -241,6 +241,8 @@ Test(cli, profile, .init = setup, .fini = teardown)
     cr_assert(says("relu") && !says("unfused"), "%s", text);
     cr_assert_eq(weft("profile m.weft"), 1);
     cr_assert_eq(weft("profile m.weft --dim batch=2 -o /no/file"), 1);
+    cr_assert_eq(weft("profile m.weft --input x.npy -o ./x.npy"), 1);
+    cr_assert(says("-o ./x.npy is an input"), "%s", text);
     cr_assert_eq(weft("profile m.weft --compare --json --runs 4 --dim batch=64"), 0, "%s", text);
     cr_assert(trace_is_json(text), "%s", text);
     const char *fused = strstr(text, "\"fused\": "), *steps = strstr(text, "\"steps\": ");

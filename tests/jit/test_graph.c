@@ -794,6 +794,36 @@ Test(graph, multiples_are_found)
 }
 
 /* Two symbols, one of them divided; what is no multiple, or of too much, is refused with its reason. */
+static weft_status all_as_they_are(void *user, const weft_tensor *in, int n_in, weft_tensor *out,
+                                   int n_out)
+{
+    (void)user, (void)n_out;
+    bool all = true;
+    for (int i = 0; i < n_in; i++) {
+        all = all && weft_dim(in[i], 0) == 3 && weft_dim(in[i], 1) == 3;
+    }
+    out[0] = all ? weft_relu(in[0]) : weft_reshape(in[0], weft_shape(7, 9999));
+    return weft_error_status(out[0]);
+}
+
+/* Of many symbols pairs are tried, each of which fails: what failed first is told all the same, and sizes in whole. */
+Test(graph, the_cause_is_told_for_many_symbols)
+{
+    weft_graph_dim dims[14];
+    weft_tensor x[7];
+    char names[14][4];
+    for (int i = 0; i < 14; i++) {
+        snprintf(names[i], sizeof names[i], "s%d", i);
+        dims[i] = (weft_graph_dim){i / 2, i % 2, names[i]};
+        x[i / 2] = weft_zeros(weft_shape(3, 3), WEFT_F32);
+    }
+    cr_assert_null(weft_jit_graph(all_as_they_are, NULL, x, 7, .dims = dims, .n_dims = 14));
+    const char *said = weft_last_error();
+    cr_assert(strstr(said, "fails where 's0' is ") && strstr(said, ", ...: ") &&
+                  strstr(said, "reshape: 12091 elements do not fill"),
+              "%s", said);
+}
+
 Test(graph, multiples_of_symbols)
 {
     static const struct {

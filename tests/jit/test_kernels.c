@@ -501,8 +501,8 @@ Test(kernels, the_compiler_takes_faults_and_no_other_signals)
         usleep(1000);
     }
     for (int s = SIGHUP; s <= SIGSYS; s++) {
-        const bool fault =
-            s == SIGSEGV || s == SIGBUS || s == SIGFPE || s == SIGILL || s == SIGTRAP;
+        const bool fault = s == SIGSEGV || s == SIGBUS || s == SIGFPE || s == SIGILL ||
+                           s == SIGTRAP || s == SIGSYS;
         const bool never = s == SIGKILL || s == SIGSTOP;
         cr_assert(never || (mask >> (s - 1) & 1) == !fault, "signal %d of %llx", s, mask);
     }

@@ -365,7 +365,10 @@ Test(safetensors, saves_through_links_and_keeps_modes)
     }
     snprintf(name, sizeof name, "%s/%0255d", folder, 1); /* as long as a name can be */
     cr_assert_eq(weft_safetensors_save(name, &t, 1, NULL, 0), WEFT_OK, "%s", weft_last_error());
-    cr_assert(unlink(name) == 0 && unlink(link_path) == 0 && unlink(path) == 0);
+    cr_assert(unlink(name) == 0 && unlink(path) == 0);
+    cr_assert_eq(weft_safetensors_save(link_path, &t, 1, NULL, 0), WEFT_EIO, "a link to nothing");
+    cr_assert(lstat(link_path, &st) == 0 && S_ISLNK(st.st_mode), "the link was replaced");
+    cr_assert_eq(unlink(link_path), 0);
     cr_assert_eq(rmdir(folder), 0, "a temporary file was left behind");
 }
 
