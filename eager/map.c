@@ -571,6 +571,9 @@ static void do_block(void *arg, const wf_block *b)
     }
     if (goes_by_rows(r, b)) {
         band d;
+        for (int k = 0; k < t->nsrc; k++)
+            c->held[k] =
+                NULL; /* rows take the room of tiles, which narrower blocks of the chunk may want */
         load_band(c, b, &d);
         run_band(c, b, &d);
         return;

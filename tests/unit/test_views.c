@@ -132,3 +132,23 @@ Test(views, reductions_and_maps)
     }
     cr_assert_gt(n, 100);
 }
+
+/* Blocks that go by rows and a narrower last one follow each other in one call: what these keep of an operand from one to the next
+ * (a column, the same in each of a batch) is not where those put their results. */
+Test(views, narrow_blocks_behind_rows)
+{
+    static const weft_dtype halves[] = {WEFT_BF16, WEFT_F16};
+    for (int k = 0; k < 2; k++) {
+        weft_scope scope = weft_scope_begin();
+        weft_tensor x = weft_sin(weft_arange(0, 9 * 218 * 5, 1, WEFT_F32));
+        weft_tensor a = weft_cast(weft_reshape(x, weft_shape(9, 218, 5)), halves[k]);
+        weft_tensor b = weft_cast(weft_linspace(-1, 1, 5, WEFT_F32), halves[k]);
+        b = weft_reshape(b, weft_shape(1, 5, 1));
+        a = weft_transpose(a, 1, 2);
+        weft_tensor y = weft_cast(weft_maximum(b, a), WEFT_F32);
+        weft_tensor want =
+            weft_maximum(weft_contiguous(weft_cast(a, WEFT_F32)), weft_cast(b, WEFT_F32));
+        cr_assert_eq(weft_item_f64(weft_sum(weft_cast(weft_not_equal(y, want), WEFT_F32))), 0);
+        weft_scope_end(scope);
+    }
+}
