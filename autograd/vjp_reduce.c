@@ -239,78 +239,78 @@ WF_VJP(prod, WF_SAVES_SRC(0))
     return wf_vjp_done(v);
 }
 
-/* `before` and `after` elements of `value` around the middle axis of x. */
-static weft_tensor pad_lines(weft_tensor x, int64_t before, int64_t after, double value)
+/* d y_j / d x_i = product of x_k, k <= j, k != i: a matrix of n x n products, zeros included. */
+static weft_tensor cumprod_by_matrix(weft_tensor g, weft_tensor x, int wide, int64_t rows,
+                                     int64_t n)
 {
-    int64_t d[6] = {0, 0, before, after, 0, 0};
-    wf_attr a = {.n_dyn = 6, .dyn = d, .n_flt = 1, .flt = &value};
+    int64_t d3[3] = {rows, n, n}, row[3] = {rows, 1, n}, axis = 2;
+    double one = 1;
+    wf_attr eye = {.dtype = WEFT_BOOL, .n_dyn = 3, .dyn = (int64_t[]){n, n, 0}};
+    int64_t diag = 0;
+    wf_attr triu = {.n_dyn = 1, .dyn = &diag};
+    weft_tensor skip = expand(wf_op0(WF_OP_EYE, &eye), 3, d3);
+    weft_tensor m = where(skip, weft_f(one), expand(reshape(x, 3, row), 3, d3));
+    m = mul(with_axis(WF_OP_CUMPROD, axis, m), reshape(g, 3, row));
+    /* what lies left of the diagonal is dropped, not multiplied by 0: it may be infinite */
+    return reduce(WF_OP_SUM, wf_op1(WF_OP_TRIU, &triu, m), 1, &axis, false, wide);
+}
+
+/* `before` and `after` elements of `value` around x[rows, n]. */
+static weft_tensor pad_rows(weft_tensor x, int64_t before, int64_t after, double value)
+{
+    int64_t d[4] = {0, 0, before, after};
+    wf_attr a = {.n_dyn = 4, .dyn = d, .n_flt = 1, .flt = &value};
     return before || after ? wf_op1(WF_OP_PAD, &a, x) : x;
 }
 
-/* s[i] = b[i] + a[i] s[i + 1] along the middle axis of a and b[d], nothing behind it. In every RADIX elements the first is B + A s, s the
- * first of the next ones: the same of so many fewer; the others follow from those. */
-static weft_tensor recur_backward(weft_tensor a, weft_tensor b, const int64_t *d)
+/* Gradient of the running products of x[rows, n] given that of the results. Nothing is divided, so zeros are right. Long rows are
+ * taken in blocks: y[b, t] = before[b] * c[b, t], of which c are running products of a block alone, and before[b] those
+ * of the last c of blocks before it. */
+static weft_tensor cumprod_gradient(weft_tensor g, weft_tensor x, int wide, int64_t rows, int64_t n)
 {
-    enum { RADIX = 4 };
-    const int r = d[1] < RADIX ? (int)d[1] : RADIX;
-    const int64_t m = (d[1] + r - 1) / r, axis = 2;
-    const int64_t few[3] = {d[0], m, d[2]}, one[4] = {d[0], m, 1, d[2]},
-                  all[3] = {d[0], m * r, d[2]};
-    weft_tensor at[RADIX], s[RADIX];
-    a = pad_lines(a, 0, all[1] - d[1], 1);
-    b = pad_lines(b, 0, all[1] - d[1], 0);
-    for (int t = 0; t < r; t++) {
-        at[t] = slice(a, 1, t, all[1], r);
-        s[t] = slice(b, 1, t, all[1], r);
+    enum { BLOCK = 32 };
+    if (n <= BLOCK) {
+        return cumprod_by_matrix(g, x, wide, rows, n);
     }
-    a = at[r - 1];
-    b = s[r - 1];
-    if (m > 1) {
-        for (int t = r - 2; t >= 0; t--) {
-            a = mul(at[t], a);
-            b = wf_op3(WF_OP_ADDCMUL, NULL, s[t], at[t], b);
-        }
-        b = recur_backward(a, b, few);
-        a = pad_lines(slice(b, 1, 1, m, 1), 0, 1, 0);
-        s[0] = b;
-        b = wf_op3(WF_OP_ADDCMUL, NULL, s[r - 1], at[r - 1], a);
-    }
-    s[r - 1] = reshape(b, 4, one);
-    for (int t = r - 2; t >= 0; t--) {
-        b = t || m == 1 ? wf_op3(WF_OP_ADDCMUL, NULL, s[t], at[t], b) : s[0];
-        s[t] = reshape(b, 4, one);
-    }
-    wf_attr along = {.n_ints = 1, .ints = &axis};
-    wf_dispatch(WF_OP_CONCAT, &along, r, s, 1, &b);
-    return slice(reshape(b, 3, all), 1, 0, d[1], 1);
+    int64_t m = (n + BLOCK - 1) / BLOCK, rest = m * BLOCK - n, axis = 1;
+    int64_t flat[2] = {rows * m, BLOCK}, whole[2] = {rows, m * BLOCK};
+    int64_t one[2] = {rows * m, 1}, blocks[2] = {rows, m};
+    x = reshape(pad_rows(x, 0, rest, 1), 2, flat);
+    g = reshape(pad_rows(g, 0, rest, 0), 2, flat);
+    weft_tensor c = with_axis(WF_OP_CUMPROD, axis, x);
+    weft_tensor last = reshape(slice(c, 1, BLOCK - 1, BLOCK, 1), 2, blocks);
+    weft_tensor before = reshape(exclusive_prefix(last, wide, rows, m), 2, one);
+    weft_tensor d = reshape(reduce(WF_OP_SUM, mul(g, c), 1, &axis, false, wide), 2, blocks);
+    d = cumprod_gradient(slice(d, 1, 1, m, 1), slice(last, 1, 0, m - 1, 1), wide, rows, m - 1);
+    d = pad_rows(reshape(pad_rows(d, 0, 1, 0), 2, one), BLOCK - 1, 0, 0);
+    d = cumprod_by_matrix(add(mul(g, before), d), x, wide, rows * m, BLOCK);
+    return slice(reshape(d, 2, whole), 1, 0, n, 1);
 }
 
-/* d y_j / d x_i = product of x_k, k <= j, k != i: those before i times the sum of g_j times those behind it. Nothing is divided, so
- * zeros are right. */
 WF_VJP(cumprod, WF_SAVES_SRC(0))
 {
     wf_type t;
     wf_vjp_src_type(v, 0, &t);
     const int wide = WEFT_F64; /* as the row itself, so that partial products overflow no sooner */
-    const int64_t axis = v->attr->ints[0], n = t.rank ? t.dims[axis] : 1;
-    weft_tensor g = v->g[0], x = wf_vjp_src(v, 0);
-    int64_t d[3] = {1, n, 1};
+    weft_tensor g = wf_as_dtype(v->g[0], wide), x = wf_as_dtype(wf_vjp_src(v, 0), wide);
+    if (t.rank == 0) {
+        v->dsrc[0] = wf_as_dtype(g, t.dtype);
+        return wf_vjp_done(v);
+    }
+    int64_t axis = v->attr->ints[0], n = t.dims[axis];
+    int64_t perm[WF_MAX_RANK], dims[WF_MAX_RANK], rows = 1;
     for (int i = 0; i < t.rank; i++) {
-        d[i < axis ? 0 : 2] *= i == axis ? 1 : t.dims[i];
+        perm[i] = i;
     }
-    /* many lines are laid side by side: one step of them all is one of whole registers */
-    const bool turned = d[2] < 8 && d[0] > d[2];
-    const int64_t turn[3] = {2, 1, 0}, beside[3] = {d[2], n, d[0]};
-    x = reshape(x, 3, d);
-    g = reshape(g, 3, d);
-    x = wf_as_dtype(turned ? permute(x, 3, turn) : x, wide);
-    g = wf_as_dtype(turned ? permute(g, 3, turn) : g, wide);
-    if (n > 0) {
-        g = recur_backward(pad_lines(slice(x, 1, 1, n, 1), 0, 1, 1), g, turned ? beside : d);
-        x = with_axis(WF_OP_CUMPROD, 1, pad_lines(slice(x, 1, 0, n - 1, 1), 1, 0, 1));
-        g = mul(g, x);
+    perm[axis] = t.rank - 1;
+    perm[t.rank - 1] = axis;
+    for (int i = 0; i < t.rank; i++) {
+        dims[i] = t.dims[perm[i]];
+        rows *= i < t.rank - 1 ? dims[i] : 1;
     }
-    g = wf_as_dtype(g, t.dtype);
-    v->dsrc[0] = reshape(turned ? permute(g, 3, turn) : g, t.rank, t.dims);
+    int64_t flat[2] = {rows, n};
+    weft_tensor d = cumprod_gradient(reshape(permute(g, t.rank, perm), 2, flat),
+                                     reshape(permute(x, t.rank, perm), 2, flat), wide, rows, n);
+    v->dsrc[0] = wf_as_dtype(permute(reshape(d, t.rank, dims), t.rank, perm), t.dtype);
     return wf_vjp_done(v);
 }
