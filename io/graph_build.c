@@ -1030,6 +1030,7 @@ static int generalise(const weft_graph_args *a, int n_out, recording *r, wf_grap
         snprintf(cause, sizeof cause, "%s", weft_last_error());
         if (rc && rc != WEFT_ENOMEM && first) {
             rc = take_checked(&p, first, r);
+            snprintf(cause, sizeof cause, "%s", weft_last_error());
             first = NULL;
             p.refuses = refuses || p.refuses;
             *s = all;
