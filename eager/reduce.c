@@ -338,6 +338,7 @@ static inline bool is_tree(const wf_sum_kernels *sum, int64_t n, int64_t cols)
 {
     return sum && n >= TREE_FROM && cols >= WF_LANES;
 }
+
 /* out[c] = the reduction of column c of n rows that are a lane each, one behind the other at x, which is lost: compute values, or
  * where is_tree what `sum` takes. */
 static void reduce_lanes(const wf_red_kernels *k, const wf_sum_kernels *sum, wf_red op, char *out,
@@ -376,15 +377,17 @@ static void do_short(const line_run *l, char *out, const char *x, int64_t rows)
     const bool halves = wf_dtype_size(l->dtype) < l->k->size;
     _Alignas(64) char room[TURNED_ROOM];
     _Alignas(64) char other[TURNED_MOST * TREE_FROM * 2];
-    for (int64_t w; rows >= WF_LANES && l->together;
-         rows -= w, out += w * size, x += w * l->width) {
+    while (rows >= WF_LANES && l->together) {
         const bool widened = halves && n < TREE_FROM;
-        w = rows < l->together ? rows : l->together;
+        const int64_t w = rows < l->together ? rows : l->together;
         pack(widened ? other : room, w, x, 1, n, (size_t)n, (size_t)w);
         if (widened) {
             l->k->load(room, other, l->dtype, 1, n * w);
         }
         reduce_lanes(l->k, l->sum, l->op, out, room, n, w);
+        rows -= w;
+        out += w * size;
+        x += w * l->width;
     }
     if (l->sum && (halves || n >= SPAN_FROM)) {
         l->sum->span(out, x, n, n, rows, 0);

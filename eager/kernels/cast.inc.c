@@ -116,7 +116,8 @@ OUT_OF_LINE void c_bf16_f32(void *dst, const void *src, size_t n)
         d[i] = wf_bf16_of_f32(s[i]);
 }
 #elif defined(__AVX2__)
-/* The bf16 of two registers of f32: lower and upper halves apart, in lanes. (The scalar text's loop is narrowed, widened and narrowed again by gcc.) nan: some may be. */
+/* The bf16 of two registers of f32: lower and upper halves apart, in lanes. (The scalar text's loop is narrowed, widened and narrowed
+ * again by gcc.) nan: some may be. */
 static inline __m256i bf16_of_16(__m256 x, __m256 y, bool nan)
 {
     const __m256i apart = _mm256_broadcastsi128_si256(
