@@ -54,8 +54,6 @@ static void loss_row(void *ctx, int64_t row, const void *const *in, void *const 
 }
 
 /* -- short rows, forward ------------------------------------------------------------------------------- */
-enum { MOST_SHORT = 256 /* rows of a part */ };
-
 typedef struct short_job {
     const loss_job *loss;
     const wf_view *x; /* dense */
@@ -65,7 +63,7 @@ typedef struct short_job {
 
 static void short_part(const short_job *s, int64_t from, int64_t w)
 {
-    _Alignas(64) char lse[MOST_SHORT * 8], at[MOST_SHORT * 8], raw[MOST_SHORT * 8];
+    _Alignas(64) char lse[WF_TURNED_MOST * 8], at[WF_TURNED_MOST * 8], raw[WF_TURNED_MOST * 8];
     const loss_job *j = s->loss;
     const int dt = s->x->dtype, compute = wf_red_compute(dt);
     const size_t size = wf_dtype_size(dt), wide = wf_red_size(compute);

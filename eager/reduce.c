@@ -289,25 +289,15 @@ static inline const wf_sum_kernels *sums_of(wf_red op, int dtype)
     return op == WF_RED_SUM && (WF_BIT(dtype) & WF_DT_F) != 0 ? wf_sum_kernels_of(dtype) : NULL;
 }
 
-/* Rows that are turned: so short, so many at once, whose values are to stay in the first cache, and in numbers that do not lie
- * powers of two apart where they may be. */
+/* Rows that are turned. */
 enum {
-    TURNED_ROW = 63,
     TURNED_BYTES_OF_ROW = 256, /* as compute values, */
     TURNED_SPAN =
         128, /* of rows whose lanes registers sum up as they lie in memory: half as much where four of 64 bytes are the lanes */
     TREE_FROM = 9, /* values of a row, fewer than which most of the lanes' tree is for nothing */
-    TURNED_PART = 8 << 10,
     TURNED_LEAST = 80,
-    TURNED_MOST = 240,
-    TURNED_ROOM = TURNED_BYTES_OF_ROW * TURNED_LEAST /* no less than TURNED_PART */
+    TURNED_ROOM = TURNED_BYTES_OF_ROW * TURNED_LEAST /* no less than WF_TURNED_BYTES */
 };
-
-static int64_t turned_together(int64_t n, size_t size)
-{
-    const int64_t w = TURNED_PART / (int64_t)size / n / 16 * 16;
-    return w < TURNED_LEAST ? TURNED_LEAST : w > TURNED_MOST ? TURNED_MOST : w;
-}
 
 /* from: bytes of a value in memory; size: of a compute value. span: see the engine. */
 static inline bool is_turned(bool span, size_t from, size_t size, int64_t n, int64_t rows)
@@ -315,7 +305,7 @@ static inline bool is_turned(bool span, size_t from, size_t size, int64_t n, int
     const int64_t most = !span                       ? TURNED_BYTES_OF_ROW
                          : wf_isa() == WF_ISA_AVX512 ? TURNED_SPAN / 2
                                                      : TURNED_SPAN;
-    return n > 1 && n <= TURNED_ROW && n * (int64_t)(span ? from : size) <= most &&
+    return n > 1 && n <= WF_TURNED_ROW && n * (int64_t)(span ? from : size) <= most &&
            rows >= WF_LANES;
 }
 
@@ -347,7 +337,7 @@ static void reduce_lanes(const wf_red_kernels *k, const wf_sum_kernels *sum, wf_
     if (is_tree(sum, n, cols)) {
         sum->tree(out, x, cols, n, cols);
     } else if (op == WF_RED_MAX || op == WF_RED_MIN) {
-        const void *rows[TURNED_ROW];
+        const void *rows[WF_TURNED_ROW];
         for (int64_t r = 0; r < n; r++) {
             rows[r] = x + r * cols * (int64_t)k->size;
         }
@@ -376,7 +366,7 @@ static void do_short(const line_run *l, char *out, const char *x, int64_t rows)
     const wf_pack_fn pack = wf_kernels_now()->pack[wf_width(l->dtype)];
     const bool halves = wf_dtype_size(l->dtype) < l->k->size;
     _Alignas(64) char room[TURNED_ROOM];
-    _Alignas(64) char other[TURNED_MOST * TREE_FROM * 2];
+    _Alignas(64) char other[WF_TURNED_MOST * TREE_FROM * 2];
     while (rows >= WF_LANES && l->together) {
         const bool widened = halves && n < TREE_FROM;
         const int64_t w = rows < l->together ? rows : l->together;
@@ -440,7 +430,7 @@ bool wf_red_rows(wf_red op, int dtype, void *out, const void *x, int64_t n, int6
                   .blocks = blocks};
     l.out = blocks > 1 ? parts : out;
     l.together = is_turned(sum != NULL, wf_dtype_size(dtype), k->size, n, rows)
-                     ? turned_together(n, k->size)
+                     ? wf_turned_rows(n, k->size, TURNED_LEAST)
                      : 0;
     const int64_t grain = wf_awake_grain(rows * blocks, AWAKE / per, 1);
     if (grain == rows * blocks) {
@@ -701,7 +691,7 @@ static int run_inner(engine *e)
         is_turned(e->span != NULL, wf_dtype_size(j->x->dtype), e->k->size, g->reduced,
                   g->kd[g->nk - 1])) {
         e->columns = g->kd[g->nk - 1];
-        e->tile = turned_together(g->reduced, e->k->size);
+        e->tile = wf_turned_rows(g->reduced, e->k->size, TURNED_LEAST);
         e->tiles = (e->columns + e->tile - 1) / e->tile;
         wf_parallel_for(g->kept / e->columns * e->tiles, TASK_ELEMENTS / (g->reduced * e->tile) + 1,
                         turned_task, e);

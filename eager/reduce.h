@@ -63,4 +63,15 @@ size_t wf_red_size(int compute);
 /* Fills why with "out of memory" and returns WEFT_ENOMEM. */
 int wf_red_nomem(wf_why *why, int64_t bytes);
 
+/* Short rows are turned, many at once, and go as columns: the longest row; bytes of values at one stage, of which three are in
+ * the first cache; the most rows, which do not lie powers of two apart. */
+enum { WF_TURNED_ROW = 63, WF_TURNED_BYTES = 8 << 10, WF_TURNED_MOST = 240 };
+
+/* So many rows of n values of `size` bytes at once, `least` or more. */
+static inline int64_t wf_turned_rows(int64_t n, size_t size, int64_t least)
+{
+    const int64_t w = WF_TURNED_BYTES / (int64_t)size / n / 16 * 16;
+    return w < least ? least : w < WF_TURNED_MOST ? w : WF_TURNED_MOST;
+}
+
 #endif

@@ -61,10 +61,7 @@ enum {
     LONGEST = PART / COLUMNS / 4, /* column */
     CUT = 16,                     /* tasks begin at multiples of so many columns */
     COLUMNS_TASK = 1 << 15,       /* elements worth a task */
-    SHORT_ROW = 63,               /* the longest that is turned */
-    TURNED_PART = 8 << 10, /* bytes of turned values at one stage: three are in the first cache */
-    TURNED_LEAST = 160,    /* rows, whose even shares are never less than COLUMNS and a cut, */
-    TURNED_MOST = 240      /* and that do not lie powers of two apart */
+    TURNED_LEAST = 160 /* rows, whose even shares are never less than COLUMNS and a cut */
 };
 
 typedef struct column_job {
@@ -200,11 +197,8 @@ static void columns_task(void *arg, int64_t begin, int64_t end)
 /* Rows of n that are turned together, at most; 0: they are too long, or too few. */
 static int64_t rows_together(int64_t rows, int64_t n, int64_t size)
 {
-    const int64_t near = TURNED_PART / size / n / CUT * CUT;
-    if (n > SHORT_ROW || rows < COLUMNS || PART / size / n < TURNED_LEAST) {
-        return 0;
-    }
-    return near < TURNED_LEAST ? TURNED_LEAST : near < TURNED_MOST ? near : TURNED_MOST;
+    const bool fits = n <= WF_TURNED_ROW && rows >= COLUMNS && PART / size / n >= TURNED_LEAST;
+    return fits ? wf_turned_rows(n, (size_t)size, TURNED_LEAST) : 0;
 }
 
 int64_t wf_lse_parts(int64_t rows, int64_t n, int compute)
