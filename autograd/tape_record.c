@@ -128,7 +128,7 @@ static wf_ref append_unary(wf_tape *t, wf_op op, const wf_type *type, const wf_a
 }
 
 /* A view of the storage's recorded value, for an alias whose own node is out of date. */
-static wf_ref alias_node(wf_ctx *c, wf_tape *t, wf_slot *s)
+static wf_ref alias_node(wf_ctx *c, wf_tape *t, wf_slot *s, wf_why *why)
 {
     int64_t dyn[2 * WF_MAX_RANK + 1], rank = s->rank;
     wf_attr a = {.n_ints = 1, .ints = &rank, .dyn = dyn};
@@ -138,6 +138,7 @@ static wf_ref alias_node(wf_ctx *c, wf_tape *t, wf_slot *s)
     const wf_ref r =
         append_unary(t, WF_OP_AS_STRIDED, &type, &a, s->st->root, wf_slot_device(s), WF_TN_ALIAS);
     if (!r) {
+        wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
         return 0;
     }
     wf_tnode_at(t, r)->site = s->site;
@@ -179,12 +180,12 @@ wf_ref wf_tape_node_of(wf_ctx *c, wf_slot *s, wf_why *why)
     }
     if (mine && s->node) {
         if (s->st->root && s->node_gen != s->st->root_gen) {
-            return alias_node(c, t, s);
+            return alias_node(c, t, s, why);
         }
         return s->node;
     }
     if (!leaf && s->st->root) {
-        return alias_node(c, t, s);
+        return alias_node(c, t, s, why);
     }
     wf_ref r = mine || !leaf ? 0 : wf_tape_foreign_find(t, wf_slot_meta(s));
     if (r) {
@@ -714,9 +715,8 @@ static int hook_store(wf_ctx *c, wf_slot *dst, wf_slot *value, wf_why *why)
     }
     if ((root == v || last) && dst->context == c->id) {
         slot_set_node(c, dst, v);
-    } else if (dst->context == c->id && !alias_node(c, t, dst)) {
-        wf_tape_release_now(t, v);
-        return wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
+    } else if (dst->context == c->id) {
+        alias_node(c, t, dst, NULL); /* without memory for it: at its next use */
     }
     wf_tape_release_now(t, v);
     return 0;

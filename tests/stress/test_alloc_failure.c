@@ -124,6 +124,19 @@ static weft_status training(outcome *o, weft_tensor x, weft_tensor w)
     return weft_set_grad(w, WEFT_NONE);
 }
 
+/* Writes that gradients follow, and values of aliases that they left out of date. */
+static weft_status writes(outcome *o, weft_tensor w)
+{
+    weft_tensor y = weft_mul(w, w), rows = weft_slice(y, 0, 0, 2, 1);
+    TRY(weft_mul_(weft_flip(y, weft_axes(0)), y));
+    TRY(weft_add_(rows, weft_tanh(rows)));
+    TRY(weft_tanh_(y));
+    TRY(weft_backward(weft_sum(weft_mul(y, weft_flip(y, weft_axes(1))))));
+    TRY(note(o, y));
+    TRY(note(o, weft_grad(w)));
+    return weft_set_grad(w, WEFT_NONE);
+}
+
 static weft_status texts_and_files(outcome *o, weft_tensor x)
 {
     char text[200];
@@ -156,6 +169,7 @@ static weft_status op_program(outcome *o)
     weft_tensor w = weft_add(x, weft_f(0.25));
     TRY(views_and_movement(o, x));
     TRY(training(o, x, w));
+    TRY(writes(o, w));
     TRY(texts_and_files(o, x));
     weft_tensor k = weft_keep(weft_exp(x));
     weft_status status = weft_assign(&k, weft_tanh(k));
