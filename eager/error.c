@@ -13,6 +13,7 @@
 #include "eager/report.h"
 #include "eager/device.h"
 #include "eager/tensor.h"
+#include "jit/ir/controls.h"
 #include "jit/ir/plain_numbers.h"
 
 static const char *const status_names[WEFT_STATUS_COUNT] = {
@@ -193,9 +194,11 @@ static weft_tensor record(wf_ctx *c, int status, const char *text)
     e->sited = false;
     e->told = false;
     snprintf(e->text, sizeof e->text, "%s%s", text, holders);
+    size_t control = 0;
     for (char *p = e->text; *p && *text;
          p++, text++) { /* names in it may be a file's: no terminal obeys those */
-        *p = (unsigned char)*p < ' ' || *p == 127 ? '?' : *p;
+        control = control > 1 ? control - 1 : wf_control_at(p);
+        *p = control ? '?' : *p;
     }
     c->error_last = c->error_next++;
     return (weft_tensor){0, c->id, e->id};

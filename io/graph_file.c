@@ -16,7 +16,9 @@
 
 #include "eager/alloc.h"
 #include "io/graph.h"
+#include "io/names.h"
 #include "io/safetensors.h"
+#include "jit/ir/controls.h"
 
 static const char version[] = "1", fast[] = "fast";
 
@@ -116,33 +118,11 @@ static int lines(const char *text)
     return n;
 }
 
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* It is printed as it is. */
-static bool is_printable(const char *text)
-{
-    while (*text && (unsigned char)*text >= ' ' && *text != 127) {
-        text++;
-    }
-    return !*text;
-}
-
 static const char *check_distinct(char *const *names, int n)
 {
-    char **sorted = wf_malloc(((size_t)n + 1) * sizeof *sorted);
-    const char *wrong = sorted ? NULL : no_memory;
-    if (sorted && n) {
-        memcpy(sorted, names, (size_t)n * sizeof *sorted);
-        qsort(sorted, (size_t)n, sizeof *sorted, by_text);
-    }
-    for (int i = 1; i < n && !wrong; i++) {
-        wrong = strcmp(sorted[i - 1], sorted[i]) == 0 ? "a name occurs twice" : NULL;
-    }
-    wf_mfree(sorted);
-    return wrong;
+    bool lost;
+    const char *twice = wf_names_twice(names, sizeof *names, n, &lost);
+    return lost ? no_memory : twice ? "a name occurs twice" : NULL;
 }
 
 /* Takes the weights from the file: views of its mapping. */
@@ -217,7 +197,7 @@ static weft_graph *read_graph(const char *source, const weft_safetensors *f)
         return reject(NULL, source,
                       "a graph file of another version than 1: a newer weft is needed");
     }
-    if (producer && !is_printable(producer)) {
+    if (producer && wf_has_controls(producer)) { /* it is printed as it is */
         return reject(NULL, source, "its weft.producer has control characters");
     }
     if (math && strcmp(math, fast) != 0) {

@@ -8,18 +8,15 @@
 #include "eager/alloc.h"
 #include "io/graph.h"
 #include "io/safetensors.h"
+#include "jit/ir/controls.h"
 #include "jit/ir/mix.h"
 
 enum { LONGEST = 255, NUMBERED = LONGEST + 24 };
 
 bool wf_graph_good_name(const char *s)
 {
-    size_t n = strlen(s);
-    bool good = n > 0 && n <= LONGEST && wf_st_good_name(s);
-    for (size_t i = 0; i < n; i++) {
-        good = good && (unsigned char)s[i] > 32 && s[i] != 127;
-    }
-    return good;
+    const size_t n = strlen(s);
+    return n > 0 && n <= LONGEST && wf_st_good_name(s) && !strchr(s, ' ') && !wf_has_controls(s);
 }
 
 /* Names that are in use. */

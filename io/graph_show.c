@@ -8,6 +8,7 @@
 
 #include "eager/alloc.h"
 #include "io/graph_picture.h"
+#include "jit/ir/controls.h"
 
 weft_status weft_graph_print(const weft_graph *g, FILE *out)
 {
@@ -118,9 +119,10 @@ static void box_line(const wf_picture *p, const wf_box *b, int i, label *l)
 /* The text of something that becomes markup: names come from files. */
 static void put_escaped(const char *s, bool xml, FILE *out)
 {
-    for (; *s; s++) {
-        unsigned char c = (unsigned char)*s;
-        if (c < 0x20 || c == 0x7F) {
+    for (size_t control = 0; *s; s++) {
+        const unsigned char c = (unsigned char)*s;
+        control = control > 1 ? control - 1 : wf_control_at(s);
+        if (control) {
             fputc('?', out);
         } else if (xml && (c == '<' || c == '>' || c == '&' || c == '"')) {
             fprintf(out, "&#%d;", c);

@@ -16,7 +16,9 @@
 #include "io/file.h"
 #include "io/inflate.h"
 #include "io/json.h"
+#include "io/names.h"
 #include "io/npy.h"
+#include "jit/ir/controls.h"
 
 enum { LOCAL = 0x04034b50, CENTRAL = 0x02014b50, END = 0x06054b50, END64 = 0x06064b50 };
 enum { LOCATOR64 = 0x07064b50, LOCAL_SIZE = 30, CENTRAL_SIZE = 46, END_SIZE = 22 };
@@ -34,6 +36,7 @@ struct weft_npz {
     const unsigned char *p;
     size_t size;
     member *members;
+    const member **by_name;
     int n;
 };
 
@@ -70,6 +73,7 @@ void weft_npz_close(weft_npz *z)
         wf_mfree(z->members[i].name);
     }
     wf_mfree(z->members);
+    wf_mfree(z->by_name);
     if (z->copy) {
         wf_mfree(z->copy);
     } else {
@@ -175,25 +179,26 @@ static size_t find_end(const unsigned char *p, size_t size)
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp(*(char *const *)a, *(char *const *)b);
+    return strcmp((*(const member *const *)a)->name, (*(const member *const *)b)->name);
 }
 
-static const char *distinct(const weft_npz *z)
+/* Makes the list that is looked up in. */
+static const char *sort_names(weft_npz *z)
 {
-    char **names = wf_malloc(((size_t)z->n + 1) * sizeof *names);
-    if (!names) {
+    z->by_name = wf_malloc(((size_t)z->n + 1) * sizeof *z->by_name);
+    if (!z->by_name) {
         return "no memory for the list of names";
     }
     for (int i = 0; i < z->n; i++) {
-        names[i] = z->members[i].name;
+        z->by_name[i] = &z->members[i];
     }
-    qsort(names, (size_t)z->n, sizeof *names, by_name);
-    const char *wrong = NULL;
-    for (int i = 1; i < z->n && !wrong; i++) {
-        wrong = strcmp(names[i - 1], names[i]) == 0 ? "two members have the same name" : NULL;
+    qsort(z->by_name, (size_t)z->n, sizeof *z->by_name, by_name);
+    for (int i = 1; i < z->n; i++) {
+        if (strcmp(z->by_name[i - 1]->name, z->by_name[i]->name) == 0) {
+            return "two members have the same name";
+        }
     }
-    wf_mfree(names);
-    return wrong;
+    return NULL;
 }
 
 static const char *read_directory(weft_npz *z)
@@ -227,7 +232,7 @@ static const char *read_directory(weft_npz *z)
             return wrong;
         }
     }
-    return distinct(z);
+    return sort_names(z);
 }
 
 /* Takes copy, or the mapping, also on failure. */
@@ -317,10 +322,14 @@ weft_tensor weft_npz_at(const weft_npz *z, int i)
 
 weft_tensor weft_npz_get(const weft_npz *z, const char *name)
 {
-    for (int i = 0; z && name && i < z->n; i++) {
-        if (strcmp(z->members[i].name, name) == 0) {
-            return weft_npz_at(z, i);
+    int from = 0, to = z && name ? z->n : 0;
+    while (from < to) {
+        const int mid = from + (to - from) / 2, order = strcmp(name, z->by_name[mid]->name);
+        if (order == 0) {
+            return weft_npz_at(z, (int)(z->by_name[mid] - z->members));
         }
+        from = order > 0 ? mid + 1 : from;
+        to = order > 0 ? to : mid;
     }
     return wf_api_error("npz", WEFT_EINVALID, "the file has no member '%s'",
                         name ? name : "(null)");
@@ -375,9 +384,10 @@ static weft_status prepare(piece *m, const weft_named_tensor *t, size_t *offset)
 {
     const char *name = t->name;
     if (!name || !*name || strlen(name) > 250 || name[0] == '/' || strstr(name, "..") ||
-        !wf_is_utf8(name)) {
+        !wf_is_utf8(name) || wf_has_controls(name)) {
         return refuse(WEFT_EINVALID, name,
-                      "the name is missing, too long, not UTF-8, or looks like a path");
+                      "the name is missing, too long, not UTF-8, has control characters, or looks "
+                      "like a path");
     }
     snprintf(m->name, sizeof m->name, "%s.npy", name);
     weft_tensor c = wf_device_on_host(weft_contiguous(weft_detach(t->tensor)));
@@ -444,16 +454,16 @@ static weft_status save(const char *path, const weft_named_tensor *t, int n, pie
         if (s != WEFT_OK) {
             return s;
         }
-        for (int k = 0; k < i; k++) {
-            if (strcmp(m[k].name, m[i].name) == 0) {
-                return refuse(WEFT_EINVALID, t[i].name, "the name occurs twice");
-            }
-        }
         parts[3 * i] = (wf_file_part){m[i].local, LOCAL_SIZE + strlen(m[i].name)};
         parts[3 * i + 1] = (wf_file_part){m[i].head, m[i].head_size};
         parts[3 * i + 2] = (wf_file_part){m[i].data, m[i].bytes};
     }
-    unsigned char *end = directory(m, n, offset, &size);
+    bool lost = false;
+    const char *twice = t ? wf_names_twice(&t->name, sizeof *t, n, &lost) : NULL;
+    if (twice) {
+        return refuse(WEFT_EINVALID, twice, "the name occurs twice");
+    }
+    unsigned char *end = lost ? NULL : directory(m, n, offset, &size);
     if (!end) {
         return refuse(WEFT_ENOMEM, path, "no memory");
     }

@@ -16,6 +16,7 @@
 #include "eager/device.h"
 #include "io/file.h"
 #include "io/json.h"
+#include "io/names.h"
 #include "io/safetensors.h"
 
 typedef struct text {
@@ -93,11 +94,6 @@ static int by_key(const void *a, const void *b)
     return strcmp(((const weft_metadata *)a)->key, ((const weft_metadata *)b)->key);
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const item *)a)->name, ((const item *)b)->name);
-}
-
 bool wf_st_good_name(const char *name)
 {
     return wf_is_utf8(name) && strcmp(name, "__metadata__") != 0;
@@ -132,13 +128,11 @@ static weft_status collect(const weft_named_tensor *t, int n, int align, item *i
             return refuse(WEFT_ENOMEM, t[i].name, "the size of the file overflows");
         }
     }
-    if (n > 1) {
-        qsort(items, (size_t)n, sizeof *items, by_name);
-    }
-    for (int i = 1; i < n; i++) {
-        if (strcmp(items[i - 1].name, items[i].name) == 0) {
-            return refuse(WEFT_EINVALID, items[i].name, "the name occurs twice");
-        }
+    bool lost = false;
+    const char *twice = n > 1 ? wf_names_twice(&t->name, sizeof *t, n, &lost) : NULL;
+    if (twice || lost) {
+        return twice ? refuse(WEFT_EINVALID, twice, "the name occurs twice")
+                     : refuse(WEFT_ENOMEM, "the names", "no memory");
     }
     if (n > 1) {
         qsort(items, (size_t)n, sizeof *items, by_type);

@@ -103,7 +103,7 @@ WEFT_API int weft_npz_count(const weft_npz *z);
 WEFT_API const char *weft_npz_name(const weft_npz *z, int i);
 WEFT_API weft_tensor weft_npz_at(const weft_npz *z, int i);
 WEFT_API weft_tensor weft_npz_get(const weft_npz *z, const char *name);
-/* Names must be distinct; no slash at the start and no ".." in them. */
+/* Names must be distinct and UTF-8; no slash at the start, no ".." and no control characters in them. */
 WEFT_API weft_status weft_npz_save(const char *path, const weft_named_tensor *t, int n);
 
 #ifdef __cplusplus

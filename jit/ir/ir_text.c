@@ -27,6 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "jit/ir/controls.h"
 #include "jit/ir/ir.h"
 #include "jit/ir/plain_numbers.h"
 
@@ -181,8 +182,7 @@ static void print_slot(const wf_fn *f, uint32_t slot, FILE *out)
 static bool is_plain(const char *s, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        const unsigned char c = (unsigned char)s[i];
-        if (c < ' ' || c == 0x7F || c == '"') {
+        if (!s[i] || s[i] == '"' || wf_control_at(s + i)) {
             return false;
         }
     }
@@ -200,9 +200,11 @@ static void print_site(const char *site, FILE *out)
 static void print_name(const char *name, FILE *out)
 {
     fputs(" \"", out);
+    size_t control = 0;
     for (const char *s = name; *s; s++) {
         const unsigned char c = (unsigned char)*s;
-        if (c < ' ' || c == 0x7F || c == '"' || c == '\\') {
+        control = control > 1 ? control - 1 : wf_control_at(s);
+        if (control || c == '"' || c == '\\') {
             fprintf(out, "\\x%02x", c);
         } else {
             fputc(c, out);
@@ -686,8 +688,8 @@ static bool parse_name(parser *s, char **out, size_t *n)
         return lost(s);
     }
     while (ok && s->p < end) {
+        ok = *s->p && !wf_control_at(s->p);
         int c = (unsigned char)*s->p++;
-        ok = c >= ' ' && c != 0x7F;
         if (c == '\\') {
             const int high = end - s->p >= 3 && *s->p == 'x' ? hex_digit(s->p[1]) : -1,
                       low = high < 0 ? -1 : hex_digit(s->p[2]);

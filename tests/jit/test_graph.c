@@ -1604,6 +1604,10 @@ Test(graph, hostile_files)
     /* names that no graph has, since they are printed */
     cr_assert_null(decode("1", GOOD, "x\x1b[2J\n", "w\n", "y\n"));
     cr_assert_null(decode("1", GOOD, "x\n", "w\n", "y\x1b]0;owned\a\n"));
+    cr_assert_null(decode("1", GOOD,
+                          "x\xc2\x9b"
+                          "2J\n",
+                          "w\n", "y\n"));
     cr_assert_null(decode("1",
                           "fn f {\n  %1 = input f32[3]\n  %2 = exp f32[3] %1 at \"a\x1b[2J.c:1\"\n"
                           "  return %2\n}\n",

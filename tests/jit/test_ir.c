@@ -154,18 +154,18 @@ Test(ir, names_of_inputs_print_and_parse)
         "  %1 = input f32[2] \"layers.0.weight\" at \"model.c:12\"\n"
         "  %2 = input f32[2]\n"
         "  %3 = input f32[2] at \"model.c:14\"\n"
-        "  %4 = input f32[2] \"\\x22 at \\x5cx22; \\x0a\\x1b[2J\\x7f \xce\xb1\"\n"
+        "  %4 = input f32[2] \"\\x22 at \\x5cx22; \\x0a\\x1b[2J\\x7f \xce\xb1\\xc2\\x9b\xc2\xbb\"\n"
         "  %5 = add f32[2] %1, %4 at \"model.c:15\"\n"
         "  return %5\n"
         "}\n";
     static const char *const refused[] = {
-        "\"",          "\"open",   "\"\"",          "\"a\nb\"",    "\"a\tb\"",
-        "\"\\n\"",     "\"\\x0\"", "\"\\x00\"",     "\"\\xZZ\"",   "\"\\\"",
-        "\"a\" \"b\"", "\"a\" at", "\"a\" at \"\"", "\"a\" nograd"};
+        "\"",       "\"open",        "\"\"",        "\"a\nb\"",  "\"a\tb\"", "\"a\xc2\x9b\"",
+        "\"\\n\"",  "\"\\x0\"",      "\"\\x00\"",   "\"\\xZZ\"", "\"\\\"",   "\"a\" \"b\"",
+        "\"a\" at", "\"a\" at \"\"", "\"a\" nograd"};
     wf_why why = {0};
     wf_fn *f = wf_fn_new("f");
     const wf_type two = {.dtype = WEFT_F32, .rank = 1, .dims = {2}};
-    static const char hostile[] = "\" at \\x22; \n\x1b[2J\x7f \xce\xb1";
+    static const char hostile[] = "\" at \\x22; \n\x1b[2J\x7f \xce\xb1\xc2\x9b\xc2\xbb";
     wf_val in[4], ends[2];
     for (int i = 0; i < 4; i++) {
         in[i] = wf_fn_input(f, &two);

@@ -700,13 +700,16 @@ Test(errors, a_status_has_the_text_of_its_error)
 /* A name in a message may be a file's, and the message goes to a terminal. */
 Test(errors, no_text_has_control_characters)
 {
-    weft_named_tensor t = {"a\x1b[31m\nb\x7f", weft_ones(weft_shape(2), WEFT_F32)};
+    weft_named_tensor t = {"a\x1b[31m\nb\x7f\xc2\x9b"
+                           "2J \xc2\xa0",
+                           weft_ones(weft_shape(2), WEFT_F32)};
     void *data;
     size_t size;
     cr_assert_eq(weft_safetensors_encode(&t, 1, NULL, 0, &data, &size), WEFT_OK);
     weft_safetensors *f = weft_safetensors_decode(data, size);
     weft_tensor none = weft_safetensors_get(f, "x");
-    cr_expect(strstr(weft_error_text(none), "'a?[31m?b?'"), "%s", weft_error_text(none));
+    cr_expect(strstr(weft_error_text(none), "'a?[31m?b???2J \xc2\xa0'"), "%s",
+              weft_error_text(none));
     weft_safetensors_close(f);
     free(data);
 }

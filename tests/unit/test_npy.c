@@ -148,6 +148,37 @@ Test(npy, files_of_numpy)
     remove_folder();
 }
 
+/* So many that looking at all of them for each would be seen. */
+Test(npy, many_members)
+{
+    enum { MANY = 50000 };
+    memset(strchr(folder, '.'), 'X', 6);
+    cr_assert_not_null(mkdtemp(folder));
+    char(*names)[8] = malloc(MANY * sizeof *names);
+    weft_named_tensor *t = malloc(MANY * sizeof *t);
+    for (int i = 0; i < MANY; i++) {
+        snprintf(names[i], sizeof names[i], "%d", (int)((int64_t)i * 7919 % MANY));
+        t[i] = (weft_named_tensor){names[i], weft_i(i)};
+    }
+    cr_assert_eq(weft_npz_save(in_folder("many.npz"), t, MANY), WEFT_OK, "%s", weft_last_error());
+    weft_npz *z = weft_npz_open(in_folder("many.npz"));
+    cr_assert_eq(weft_npz_count(z), MANY, "%s", weft_last_error());
+    for (int i = 0; i < MANY; i++) {
+        weft_scope scope = weft_scope_begin();
+        cr_assert_str_eq(weft_npz_name(z, i), names[i]);
+        cr_assert_eq(weft_item_i64(weft_npz_get(z, names[i])), i);
+        weft_scope_end(scope);
+    }
+    cr_assert_not(weft_ok(weft_npz_get(z, "-1")));
+    cr_assert_not(weft_ok(weft_npz_get(z, "x")));
+    weft_npz_close(z);
+    t[MANY - 1].name = names[0];
+    cr_assert_eq(weft_npz_save(in_folder("many.npz"), t, MANY), WEFT_EINVALID);
+    free(t);
+    free(names);
+    remove_folder();
+}
+
 Test(npy, numpy_reads_ours)
 {
     memset(strchr(folder, '.'), 'X', 6);
@@ -172,8 +203,16 @@ Test(npy, numpy_reads_ours)
     weft_npz *a = weft_npz_open(in_folder("accents.npz"));
     cr_assert(weft_ok(weft_npz_get(a, accents.name)), "%s", weft_last_error());
     weft_npz_close(a);
-    accents.name = "\xff";
-    cr_assert_eq(weft_npz_save(in_folder("none.npz"), &accents, 1), WEFT_EINVALID);
+    static const char *const refused[] = {"\xff",     "a\nb", "\x1b[2J", "\x7f",
+                                          "\xc2\x9b", "/a",   "../a"};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        accents.name = refused[i];
+        cr_expect_eq(weft_npz_save(in_folder("none.npz"), &accents, 1), WEFT_EINVALID, "name %zu",
+                     i);
+    }
+    weft_named_tensor twice[3] = {all[0], all[1], all[0]};
+    cr_assert_eq(weft_npz_save(in_folder("none.npz"), twice, 3), WEFT_EINVALID);
+    cr_expect(strstr(weft_last_error(), "occurs twice"), "%s", weft_last_error());
     bool there = numpy(
         "z = np.load(\"all.npz\")\n"
         "assert len(z.files) == 9 and len(np.load(\"none.npz\").files) == 0\n"
