@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "eager/fd.h"
 #include "eager/profile.h"
 
 enum { DEVICE_PROCESS = 1 << 22, MAX_TRACKS = 256 };
@@ -331,7 +332,7 @@ wf_prof_file *wf_prof_file_open(const char *path, int64_t max, const char **why)
     }
     f->process = getpid();
     f->max = (off_t)max;
-    f->fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    f->fd = wf_fd_apart(open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
     free(name);
     *why = f->fd < 0 ? strerrordesc_np(errno) : "it cannot be written";
     weft_profile_event process = {.device = -1, .thread = f->process};

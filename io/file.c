@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "eager/alloc.h"
+#include "eager/fd.h"
 #include "io/file.h"
 
 static bool write_all(int fd, const void *data, size_t n)
@@ -56,19 +57,17 @@ static int open_temporary(const char *target, mode_t mode, char *temporary, size
     const char *slash = strrchr(target, '/');
     const int folder = slash ? (int)(slash + 1 - target) : 0;
     int fd;
+    bool made;
     do {
         snprintf(temporary, size, "%.*s%.200s.tmp-%ld-%u", folder, target, target + folder,
                  (long)getpid(), atomic_fetch_add(&serial, 1));
         fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+        made = fd >= 0;
+        fd = wf_fd_apart(fd);
     } while (fd < 0 && errno == EEXIST);
-    if (fd >= 0 && fd <= STDERR_FILENO) { /* it is closed, but written to all the same */
-        const int low = fd;
-        fd = fcntl(low, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    if (made && fd < 0) {
         const int error = errno;
-        close(low);
-        if (fd < 0) {
-            unlink(temporary);
-        }
+        unlink(temporary);
         errno = error;
     }
     return fd;

@@ -490,6 +490,26 @@ Test(profile, valid_at_every_moment, .init = setup, .fini = teardown)
     trace_file_free(&f);
 }
 
+/* A profile stays open: with the number of a stream that is closed it would get what the program writes to that. */
+Test(profile, keeps_off_the_standard_streams, .init = setup, .fini = teardown)
+{
+    const pid_t pid = fork();
+    if (pid == 0) {
+        close(STDERR_FILENO);
+        const bool begun = weft_profile_begin(.path = path) == WEFT_OK;
+        many_ops(3000);
+        const bool away = write(STDERR_FILENO, "a message", 9) < 0;
+        many_ops(3000);
+        _exit(begun && away && weft_profile_end() == WEFT_OK ? 0 : 1);
+    }
+    int status;
+    cr_assert_eq(waitpid(pid, &status, 0), pid);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    trace_file f = read_trace();
+    cr_assert_eq(trace_count(&f, "op", "neg"), 6000);
+    trace_file_free(&f);
+}
+
 Test(profile, programs_that_end_early, .init = setup, .fini = teardown)
 {
     trace_file f = end_early(0); /* killed: all but the last batch */
