@@ -39,13 +39,15 @@ static weft_tensor check_replacement(wf_ctx *c, weft_tensor old, weft_tensor now
                     : wf_gradient_given(c, "hook", now, device);
 }
 
-/* The place of the first hook with a number above `after`, under the lock. */
-static size_t place_above(const wf_hooks *all, uint64_t after)
+/* The place of the first hook with a number above `after` and, where values rise, with this value or a later one; under the
+ * lock. */
+static size_t place_of(const wf_hooks *all, uint64_t after, uint64_t value)
 {
     size_t from = 0, to = all ? all->n : 0;
     while (from < to) {
         const size_t mid = from + (to - from) / 2;
-        if (all->at[mid].id <= after) {
+        const struct wf_hook_place *h = &all->at[mid];
+        if (h->id <= after || (all->rising && h->value < value)) {
             from = mid + 1;
         } else {
             to = mid;
@@ -61,8 +63,11 @@ static wf_hook *next_hook(wf_meta *m, bool post, uint64_t value, uint64_t after)
     wf_meta_lock(m);
     const wf_hooks *all = m->hooks;
     wf_hook *p = NULL;
-    for (size_t i = place_above(all, after); all && i < all->n && !p; i++) {
+    for (size_t i = place_of(all, after, value); all && i < all->n && !p; i++) {
         wf_hook *h = all->at[i].is;
+        if (all->rising && all->at[i].value > value) {
+            break;
+        }
         p = h && h->post == (int)post && h->value == value ? h : NULL;
     }
     if (p) {
@@ -186,11 +191,13 @@ static bool put_last(wf_meta *m, wf_hook *h)
         }
         more->n = all ? more->n : 0;
         more->gaps = all ? more->gaps : 0;
+        more->rising = all ? more->rising : true;
         more->cap = cap;
         m->hooks = all = more;
     }
     h->id = atomic_fetch_add(&next_id, 1);
-    all->at[all->n++] = (struct wf_hook_place){h->id, h};
+    all->rising &= all->n == 0 || all->at[all->n - 1].value <= h->value;
+    all->at[all->n++] = (struct wf_hook_place){h->id, h->value, h};
     return true;
 }
 
@@ -295,7 +302,7 @@ void wf_hooks_drop_since(wf_ctx *c, weft_tensor t, uint64_t from)
         wf_hook *idle = NULL;
         wf_meta_lock(m);
         wf_hooks *all = m->hooks;
-        size_t i = place_above(all, id - 1);
+        size_t i = place_of(all, id - 1, 0);
         while (all && i < all->n && !(all->at[i].is && all->at[i].is->by == c->id)) {
             i++;
         }
@@ -331,7 +338,7 @@ weft_status(weft_remove_hook)(weft_tensor t, uint64_t hook)
     wf_meta *m = s ? wf_meta_find(c, s) : NULL;
     if (m) {
         wf_meta_lock(m);
-        const size_t i = hook ? place_above(m->hooks, hook - 1) : 0;
+        const size_t i = hook ? place_of(m->hooks, hook - 1, 0) : 0;
         found =
             hook && m->hooks && i < m->hooks->n && m->hooks->at[i].id == hook && m->hooks->at[i].is;
         idle = found ? take_out(m->hooks, i) : NULL;

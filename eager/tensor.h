@@ -87,8 +87,10 @@ typedef struct wf_hook {
 /* In order of registration, which is that of their numbers. One that was removed leaves a gap, until more than half are gaps. */
 typedef struct wf_hooks {
     size_t n, cap, gaps;
+    bool
+        rising; /* values never fall from one to the next, as where one thread writes and registers */
     struct wf_hook_place {
-        uint64_t id;
+        uint64_t id, value;
         wf_hook *is; /* NULL: a gap */
     } at[];
 } wf_hooks;
