@@ -22,6 +22,7 @@
 #include "eager/tensor.h"
 #include "jit/ir/ir.h"
 #include "jit/ir/kir.h"
+#include "jit/ir/plain_numbers.h"
 
 enum {
     BUFFER = 64 << 10,
@@ -29,6 +30,8 @@ enum {
     NAME = 64,
     DETAIL = 480, /* bytes of a detail that are kept */
     OPERANDS = 9, /* of an op that are kept, results among them */
+    OPERAND_TEXT =
+        24 + WF_MAX_RANK * 21, /* bytes of one, and of what separates it from the one before */
     MANY = 1000000,
     SMALL_CHANGE = 4096 /* bytes of memory */
 };
@@ -104,45 +107,46 @@ int64_t wf_prof_clock(void)
 
 /* -- handing out, under the lock ------------------------------------------------------------------------ */
 
-static void put_operand(wf_text *t, const unsigned char **p)
+static char *put_operand(char *t, const unsigned char **p)
 {
     unsigned dtype = (*p)[0], rank = (*p)[1];
     *p += 2;
     if (dtype == ABSENT) {
-        wf_prof_put_text(t, "_");
-        return;
+        return wf_prof_put_text(t, "_");
     }
     if (dtype == SCALAR) {
         uint64_t bits;
         memcpy(&bits, *p, sizeof bits);
         *p += sizeof bits;
-        wf_text_putf(t, "%g", wf_slot_f64((int)rank, bits));
-        return;
+        const wf_plain_numbers was = wf_plain_numbers_begin();
+        t += snprintf(t, OPERAND_TEXT, "%g", wf_slot_f64((int)rank, bits));
+        wf_plain_numbers_end(was);
+        return t;
     }
-    wf_prof_put_text(t, wf_dtype_name((int)dtype));
-    wf_prof_put_text(t, "[");
+    t = wf_prof_put_text(t, wf_dtype_name((int)dtype));
+    *t++ = '[';
     for (unsigned i = 0; i < rank; i++) {
         int64_t dim;
         memcpy(&dim, *p, sizeof dim);
         *p += sizeof dim;
-        wf_prof_put_text(t, i ? "," : "");
-        wf_prof_put_int(t, dim);
+        t = wf_prof_put_text(t, i ? "," : "");
+        t = wf_prof_put_int(t, dim);
     }
-    wf_prof_put_text(t, "]");
+    *t++ = ']';
+    return t;
 }
 
 /* "f32[2,3] f32[3] -> f32[2,3]" */
-static void put_operands(wf_text *t, const record *r)
+static void put_operands(char *t, const record *r)
 {
     const unsigned char *p = (const unsigned char *)(r + 1);
     for (int i = 0; i < r->nsrc; i++) {
-        wf_prof_put_text(t, i ? " " : "");
-        put_operand(t, &p);
+        t = put_operand(wf_prof_put_text(t, i ? " " : ""), &p);
     }
     for (int i = 0; i < r->ndst; i++) {
-        wf_prof_put_text(t, i ? " " : r->nsrc ? " -> " : "-> ");
-        put_operand(t, &p);
+        t = put_operand(wf_prof_put_text(t, i ? " " : r->nsrc ? " -> " : "-> "), &p);
     }
+    *t = 0;
 }
 
 static void take_back(void)
@@ -151,9 +155,9 @@ static void take_back(void)
     atomic_fetch_add_explicit(&session.dropped, 1, memory_order_relaxed);
 }
 
-static void hand_out_record(const buffer *b, const record *r, wf_text *detail)
+static void hand_out_record(const buffer *b, const record *r)
 {
-    char name[WF_NAME_SIZE];
+    char name[WF_NAME_SIZE], detail[OPERANDS * OPERAND_TEXT + 1];
     const char *site = atomic_load_explicit(&r->site, memory_order_acquire);
     weft_profile_event e = {.kind = (weft_profile_kind)r->kind,
                             .name = (const char *)(r + 1),
@@ -166,11 +170,10 @@ static void hand_out_record(const buffer *b, const record *r, wf_text *detail)
                             .device = r->device,
                             .stream = r->stream,
                             .flow = r->flow};
-    detail->n = 0;
     if (r->kind == WEFT_PROFILE_OP) {
         e.name = r->inplace ? wf_write_name(r->op, name) : wf_rows[r->op].name;
         put_operands(detail, r);
-        e.detail = detail->failed || !detail->s ? "" : detail->s;
+        e.detail = detail;
     } else {
         e.detail = e.name + strlen(e.name) + 1;
     }
@@ -190,15 +193,13 @@ static void hand_out_record(const buffer *b, const record *r, wf_text *detail)
 static void hand_out(buffer *b)
 {
     uint32_t used = atomic_load_explicit(&b->used, memory_order_acquire);
-    wf_text detail = {0};
     while (b->out < used) {
         const record *r = (const record *)(const void *)(b->data + b->out);
         if (r->start >= session.start) {
-            hand_out_record(b, r, &detail);
+            hand_out_record(b, r);
         }
         b->out += r->size;
     }
-    wf_text_free(&detail);
 }
 
 static void sync_file(void)

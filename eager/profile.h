@@ -69,10 +69,11 @@ extern _Thread_local const char *wf_prof_default_site __attribute__((tls_model("
 /* Begins the profile that WEFT_PROFILE asks for; the first call only. */
 void wf_prof_from_env(void);
 
-/* eager/profile_write.c: a string of JSON, quotes included (what is not UTF-8 is replaced); text as it is; a number. */
+/* eager/profile_write.c: a string of JSON, quotes included (what is not UTF-8 is replaced). */
 void wf_prof_put_string(wf_text *t, const char *string);
-void wf_prof_put_text(wf_text *t, const char *s);
-void wf_prof_put_int(wf_text *t, int64_t v);
+/* Text as it is, a number, at p, where there is room (20 bytes of a number). Where it ends. */
+char *wf_prof_put_text(char *p, const char *s);
+char *wf_prof_put_int(char *p, int64_t v);
 
 /* eager/profile_write.c: the file. NULL with *why (static text). */
 typedef struct wf_prof_file wf_prof_file;

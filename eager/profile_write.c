@@ -57,82 +57,103 @@ static int utf8_length(const unsigned char *s)
     return bad ? 0 : n;
 }
 
-/* Formatting is most of what an event costs, so numbers do not go through printf. */
-void wf_prof_put_text(wf_text *t, const char *s)
+/* Formatting is most of what an event costs, so numbers do not go through printf, and room is made once for all of it: what follows writes
+ * at p, and returns where it ends. */
+#define PUT(p, literal) ((char *)memcpy(p, literal, sizeof(literal) - 1) + sizeof(literal) - 1)
+
+enum {
+    ESCAPED = 6, /* bytes of a string's byte at most */
+    REST = 512   /* of an event, but for its strings */
+};
+
+char *wf_prof_put_text(char *p, const char *s)
 {
-    wf_text_put(t, s, strlen(s));
+    const size_t n = strlen(s);
+    memcpy(p, s, n);
+    return p + n;
 }
 
-void wf_prof_put_int(wf_text *t, int64_t v)
+char *wf_prof_put_int(char *p, int64_t v)
 {
-    char digits[24], *p = digits + sizeof digits;
+    char digits[24], *at = digits + sizeof digits;
     uint64_t u = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
-    do {
-        *--p = (char)('0' + u % 10);
-        u /= 10;
-    } while (u);
-    if (v < 0) {
-        *--p = '-';
+    while (u >= 100) { /* two at once: each division waits for the one before */
+        const unsigned two = (unsigned)(u % 100);
+        u /= 100;
+        *--at = (char)('0' + two % 10);
+        *--at = (char)('0' + two / 10);
     }
-    wf_text_put(t, p, (size_t)(digits + sizeof digits - p));
+    *--at = (char)('0' + u % 10);
+    if (u >= 10) {
+        *--at = (char)('0' + u / 10);
+    }
+    if (v < 0) {
+        *--at = '-';
+    }
+    const size_t n = (size_t)(digits + sizeof digits - at);
+    memcpy(p, at, n);
+    return p + n;
+}
+
+static inline bool is_plain(unsigned char c)
+{
+    return c >= 0x20 && c < 0x7F && c != '"' && c != '\\';
+}
+
+static char *put_string(char *p, const char *string)
+{
+    const unsigned char *s = (const unsigned char *)string;
+    *p++ = '"';
+    for (;;) {
+        while (is_plain(*s)) {
+            *p++ = (char)*s++;
+        }
+        if (!*s) {
+            break;
+        }
+        const int n = utf8_length(s);
+        if (*s == '"' || *s == '\\') {
+            *p++ = '\\';
+            *p++ = (char)*s;
+        } else if (n == 1) {
+            p += sprintf(p, "\\u%04x", *s);
+        } else if (n > 1) {
+            memcpy(p, s, (size_t)n);
+            p += n;
+        } else {
+            p = PUT(p, "\\ufffd");
+        }
+        s += n ? n : 1;
+    }
+    *p++ = '"';
+    return p;
 }
 
 void wf_prof_put_string(wf_text *t, const char *string)
 {
-    const unsigned char *s = (const unsigned char *)string;
-    wf_text_put(t, "\"", 1);
-    while (*s) {
-        size_t plain = 0;
-        while (s[plain] >= 0x20 && s[plain] < 0x7F && s[plain] != '"' && s[plain] != '\\') {
-            plain++;
-        }
-        wf_text_put(t, s, plain);
-        s += plain;
-        if (!*s) {
-            break;
-        }
-        int n = utf8_length(s);
-        if (*s == '"' || *s == '\\') {
-            wf_text_put(t, "\\", 1);
-            wf_text_put(t, s, 1);
-        } else if (n == 1) {
-            wf_text_putf(t, "\\u%04x", *s);
-        } else if (n > 1) {
-            wf_text_put(t, s, (size_t)n);
-        } else {
-            wf_prof_put_text(t, "\\ufffd");
-        }
-        s += n ? n : 1;
+    char *p = wf_text_room(t, ESCAPED * strlen(string) + 2);
+    if (p) {
+        wf_text_end(t, put_string(p, string));
     }
-    wf_text_put(t, "\"", 1);
-}
-
-static void put_field(wf_text *t, const char *name, const char *value)
-{
-    wf_prof_put_text(t, name);
-    wf_prof_put_string(t, value);
-}
-
-static void put_number(wf_text *t, const char *name, int64_t value)
-{
-    wf_prof_put_text(t, name);
-    wf_prof_put_int(t, value);
 }
 
 /* Microseconds, exact to the nanosecond. */
-static void put_time(wf_text *t, const char *name, int64_t ns)
+static char *put_time(char *p, int64_t ns)
 {
-    int64_t rest = ns % 1000;
-    char fraction[4] = {'.', (char)('0' + rest / 100), (char)('0' + rest / 10 % 10),
-                        (char)('0' + rest % 10)};
-    put_number(t, name, ns / 1000);
-    wf_text_put(t, fraction, sizeof fraction);
+    const int64_t rest = ns % 1000;
+    p = wf_prof_put_int(p, ns / 1000);
+    p[0] = '.';
+    p[1] = (char)('0' + rest / 100);
+    p[2] = (char)('0' + rest / 10 % 10);
+    p[3] = (char)('0' + rest % 10);
+    return p + 4;
 }
 
-static void put_track(wf_prof_file *f, const weft_profile_event *e)
+static char *put_track(char *p, const wf_prof_file *f, const weft_profile_event *e)
 {
-    put_number(&f->text, ",\"pid\":", e->device >= 0 ? DEVICE_PROCESS + e->device : f->process);
-    put_number(&f->text, ",\"tid\":", e->device >= 0 ? e->stream : e->thread);
+    p = wf_prof_put_int(PUT(p, ",\"pid\":"),
+                        e->device >= 0 ? DEVICE_PROCESS + e->device : f->process);
+    return wf_prof_put_int(PUT(p, ",\"tid\":"), e->device >= 0 ? e->stream : e->thread);
 }
 
 /* -- events ---------------------------------------------------------------------------------------------- */
@@ -140,12 +161,13 @@ static void put_track(wf_prof_file *f, const weft_profile_event *e)
 static void put_metadata(wf_prof_file *f, const weft_profile_event *e, const char *what,
                          const char *value)
 {
-    wf_prof_put_text(&f->text, ",\n{\"ph\":\"M\",\"name\":\"");
-    wf_prof_put_text(&f->text, what);
-    wf_prof_put_text(&f->text, "\"");
-    put_track(f, e);
-    put_field(&f->text, ",\"args\":{\"name\":", value);
-    wf_prof_put_text(&f->text, "}}");
+    char *p = wf_text_room(&f->text, REST + ESCAPED * strlen(value));
+    if (p) {
+        p = wf_prof_put_text(PUT(p, ",\n{\"ph\":\"M\",\"name\":\""), what);
+        p = put_track(PUT(p, "\""), f, e);
+        p = put_string(PUT(p, ",\"args\":{\"name\":"), value);
+        wf_text_end(&f->text, PUT(p, "}}"));
+    }
 }
 
 /* The first event of a track is preceded by its name. */
@@ -175,72 +197,63 @@ static void name_track(wf_prof_file *f, const weft_profile_event *e)
 }
 
 /* Arrows from a launch to what it causes on a device. */
-static void put_flow(wf_prof_file *f, const weft_profile_event *e)
+static char *put_flow(char *p, const wf_prof_file *f, const weft_profile_event *e)
 {
-    wf_text *t = &f->text;
-    wf_prof_put_text(t, e->device >= 0 ? ",\n{\"ph\":\"f\",\"bp\":\"e\"" : ",\n{\"ph\":\"s\"");
-    put_number(t, ",\"cat\":\"flow\",\"name\":\"launch\",\"id\":", (int64_t)e->flow);
-    put_track(f, e);
-    put_time(t, ",\"ts\":", e->start_ns);
-    wf_prof_put_text(t, "}");
+    p = wf_prof_put_text(p, e->device >= 0 ? ",\n{\"ph\":\"f\",\"bp\":\"e\"" : ",\n{\"ph\":\"s\"");
+    p = wf_prof_put_int(PUT(p, ",\"cat\":\"flow\",\"name\":\"launch\",\"id\":"), (int64_t)e->flow);
+    p = put_time(PUT(put_track(p, f, e), ",\"ts\":"), e->start_ns);
+    return PUT(p, "}");
 }
 
-static void put_arguments(wf_text *t, const weft_profile_event *e)
+static char *put_arguments(char *p, const weft_profile_event *e)
 {
-    const char *comma = "";
-    wf_prof_put_text(t, ",\"args\":{");
+    char *const first = p = PUT(p, ",\"args\":{");
     if (*e->detail) {
-        put_field(t, "\"detail\":", e->detail);
-        comma = ",";
+        p = put_string(PUT(p, "\"detail\":"), e->detail);
     }
     if (*e->site) {
-        wf_prof_put_text(t, comma);
-        put_field(t, "\"site\":", e->site);
-        comma = ",";
+        p = p == first ? p : PUT(p, ",");
+        p = put_string(PUT(p, "\"site\":"), e->site);
     }
     if (e->bytes) {
-        wf_prof_put_text(t, comma);
-        put_number(t, "\"bytes\":", e->bytes);
+        p = p == first ? p : PUT(p, ",");
+        p = wf_prof_put_int(PUT(p, "\"bytes\":"), e->bytes);
     }
-    wf_prof_put_text(t, "}");
+    return PUT(p, "}");
 }
 
-static void put_event(wf_prof_file *f, const weft_profile_event *e)
+static char *put_event(char *p, const wf_prof_file *f, const weft_profile_event *e)
 {
-    wf_text *t = &f->text;
-    name_track(f, e);
     if (e->kind == WEFT_PROFILE_MEMORY) {
-        wf_prof_put_text(t, ",\n{\"ph\":\"C\",\"name\":\"memory\"");
-        put_track(f, e);
-        put_time(t, ",\"ts\":", e->start_ns);
-        put_number(t, ",\"args\":{\"bytes in use\":", e->bytes);
-        wf_prof_put_text(t, "}}");
-        return;
+        p = put_track(PUT(p, ",\n{\"ph\":\"C\",\"name\":\"memory\""), f, e);
+        p = put_time(PUT(p, ",\"ts\":"), e->start_ns);
+        p = wf_prof_put_int(PUT(p, ",\"args\":{\"bytes in use\":"), e->bytes);
+        return PUT(p, "}}");
     }
-    bool moment = e->kind == WEFT_PROFILE_MARK;
-    wf_prof_put_text(t, moment ? ",\n{\"ph\":\"i\",\"s\":\"t\",\"cat\":\""
-                               : ",\n{\"ph\":\"X\",\"cat\":\"");
-    wf_prof_put_text(t, weft_profile_kind_name(e->kind));
-    put_field(t, "\",\"name\":", e->name);
-    put_track(f, e);
-    put_time(t, ",\"ts\":", e->start_ns);
-    if (!moment) {
-        put_time(t, ",\"dur\":", e->duration_ns);
-    }
+    const bool moment = e->kind == WEFT_PROFILE_MARK;
+    p = moment ? PUT(p, ",\n{\"ph\":\"i\",\"s\":\"t\",\"cat\":\"")
+               : PUT(p, ",\n{\"ph\":\"X\",\"cat\":\"");
+    p = wf_prof_put_text(p, weft_profile_kind_name(e->kind));
+    p = put_track(put_string(PUT(p, "\",\"name\":"), e->name), f, e);
+    p = put_time(PUT(p, ",\"ts\":"), e->start_ns);
+    p = moment ? p : put_time(PUT(p, ",\"dur\":"), e->duration_ns);
     if (*e->detail || *e->site || e->bytes) {
-        put_arguments(t, e);
+        p = put_arguments(p, e);
     }
-    wf_prof_put_text(t, "}");
-    if (e->flow) {
-        put_flow(f, e);
-    }
+    p = PUT(p, "}");
+    return e->flow ? put_flow(p, f, e) : p;
 }
 
 bool wf_prof_file_put(wf_prof_file *f, const weft_profile_event *e)
 {
     const size_t before = f->text.n;
     if (f->max >= 0) {
-        put_event(f, e);
+        name_track(f, e);
+        char *p = wf_text_room(
+            &f->text, REST + ESCAPED * (strlen(e->name) + strlen(e->detail) + strlen(e->site)));
+        if (p) {
+            wf_text_end(&f->text, put_event(p, f, e));
+        }
     }
     if (f->max >= 0 && f->end + (off_t)f->text.n <= f->max) {
         return true;
@@ -255,19 +268,19 @@ bool wf_prof_file_put(wf_prof_file *f, const weft_profile_event *e)
 
 static void put_end(wf_prof_file *f, int64_t events, int64_t dropped)
 {
-    wf_text *t = &f->text;
+    const long long pid = f->process, n = dropped;
     if (dropped) {
-        put_number(t, ",\n{\"ph\":\"i\",\"s\":\"g\",\"cat\":\"profile\",\"name\":\"", dropped);
-        put_number(t, " events dropped\",\"pid\":", f->process);
-        put_number(t, ",\"tid\":", f->process);
-        put_time(t, ",\"ts\":", wf_prof_clock());
-        put_number(t, ",\"args\":{\"dropped\":", dropped);
-        wf_prof_put_text(t, "}}");
+        const int64_t now = wf_prof_clock();
+        wf_text_putf(
+            &f->text,
+            ",\n{\"ph\":\"i\",\"s\":\"g\",\"cat\":\"profile\",\"name\":\"%lld events dropped\","
+            "\"pid\":%lld,\"tid\":%lld,\"ts\":%lld.%03d,\"args\":{\"dropped\":%lld}}",
+            n, pid, pid, (long long)(now / 1000), (int)(now % 1000), n);
     }
-    put_field(t, "\n],\"displayTimeUnit\":\"ns\",\"otherData\":{\"weft\":", weft_version());
-    put_number(t, ",\"events\":", events);
-    put_number(t, ",\"dropped\":", dropped);
-    wf_prof_put_text(t, "}}\n");
+    wf_text_putf(&f->text,
+                 "\n],\"displayTimeUnit\":\"ns\",\"otherData\":{\"weft\":\"%s\",\"events\":%lld,"
+                 "\"dropped\":%lld}}\n",
+                 weft_version(), (long long)events, n);
 }
 
 static bool write_at(int fd, const char *s, size_t n, off_t at)

@@ -170,6 +170,9 @@ typedef struct wf_text {
 void wf_text_free(wf_text *t);
 /* n bytes as they are. */
 void wf_text_put(wf_text *t, const void *data, size_t n);
+/* Where n bytes more may be written; what was is said by where it ends. NULL: no memory. */
+char *wf_text_room(wf_text *t, size_t n);
+void wf_text_end(wf_text *t, char *end);
 void wf_text_putf(wf_text *t, const char *fmt, ...) WF_PRINTF(2, 3);
 const char *wf_kprim_name(wf_kprim prim);
 int wf_kprim_arity(wf_kprim prim);

@@ -33,6 +33,17 @@ static bool reserve(wf_text *t, size_t n)
     return true;
 }
 
+char *wf_text_room(wf_text *t, size_t n)
+{
+    return reserve(t, n) ? t->s + t->n : NULL;
+}
+
+void wf_text_end(wf_text *t, char *end)
+{
+    *end = 0;
+    t->n = (size_t)(end - t->s);
+}
+
 void wf_text_put(wf_text *t, const void *data, size_t n)
 {
     if (n == 0 || !reserve(t, n))

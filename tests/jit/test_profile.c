@@ -15,6 +15,7 @@
 
 #include "eager/env.h"
 #include "eager/profile.h"
+#include "tests/support/support.h"
 #include "tests/support/trace_file.h"
 #include "weft/weft.h"
 
