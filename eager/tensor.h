@@ -455,7 +455,9 @@ typedef struct wf_ctx {
     wf_gone gone[WF_GONE]; /* that this thread let go of last */
     uint32_t ngone;
     struct wf_ctx *next_free;
-    int failed; /* the context itself could not be allocated: ops return ENOMEM */
+    int failed;              /* the context itself could not be allocated: ops return ENOMEM */
+    struct weft_jit **inner; /* regions inside another (jit/call_region.c); goes with the process */
+    uint32_t inner_cap;
 } wf_ctx;
 
 /* Tells those who watch (c->draws) that g is about to move. */

@@ -186,6 +186,45 @@ static inline bool pays(wf_seat *s, const wf_ctx *c)
     return true;
 }
 
+/* -- beginning and ending --------------------------------------------------------------------------------------------- */
+
+/* The thread's regions that have begun, and how many of them were there before the function that runs now. */
+static uint32_t *depth_of(wf_ctx *c, uint32_t *floor)
+{
+    wf_trace *t = c->recorder ? wf_trace_current(c) : NULL;
+    *floor = t ? t->floor : c->region.floor;
+    return t ? &t->depth : &c->region.depth;
+}
+
+/* Where c->inner has the region at that depth, 2 at least: those of a call that is recorded lie behind the plain ones around it. */
+static uint32_t place_of(const wf_ctx *c, uint32_t depth)
+{
+    return depth - 2 + (c->recorder ? c->region.depth : 0);
+}
+
+/* Whose region began last of those at that depth; NULL: there is none. */
+static weft_jit *innermost(wf_ctx *c, uint32_t depth)
+{
+    return depth > 1     ? c->inner[place_of(c, depth)]
+           : c->recorder ? wf_trace_current(c)->owner.user
+                         : c->region.of;
+}
+
+/* A region inside another is noted, and part of it. */
+static weft_status go_in(wf_ctx *c, weft_jit *j)
+{
+    uint32_t floor, *depth = depth_of(c, &floor);
+    const uint32_t at = place_of(c, *depth + 1);
+    if (wf_grow(&c->inner, at, 1, &c->inner_cap, sizeof *c->inner)) {
+        wf_raise_text(c, WEFT_ENOMEM, "jit_begin", "out of memory");
+        return WEFT_ENOMEM;
+    }
+    c->inner[at] = j;
+    ++*depth;
+    wf_call_count_inlined(j);
+    return WEFT_OK;
+}
+
 /* What is not short: the first one, one inside another, one that is looked at or recorded. */
 __attribute__((noinline)) static weft_status begin(weft_jit *j)
 {
@@ -198,13 +237,7 @@ __attribute__((noinline)) static weft_status begin(weft_jit *j)
         return WEFT_EINVALID;
     }
     if (c->recorder || c->region.of) {
-        if (c->recorder) {
-            wf_trace_current(c)->depth++;
-        } else {
-            c->region.depth++;
-        }
-        wf_call_count_inlined(j);
-        return WEFT_OK;
+        return go_in(c, j);
     }
     wf_plain_region r = {.of = j, .depth = 1, .errors = c->error_seen};
     wf_seat *s = wf_seat_of(j, c);
@@ -305,20 +338,25 @@ __attribute__((noinline)) static weft_status end(weft_jit *j)
     if (!c) {
         return WEFT_ENOMEM;
     }
-    wf_trace *t = c->recorder ? wf_trace_current(c) : NULL;
-    uint32_t *depth = t ? &t->depth : &c->region.depth;
-    const uint32_t floor = t ? t->floor : c->region.floor;
-    const void *of = t ? t->owner.user : c->region.of;
-    if (!j || !of || *depth == floor || (*depth == 1 && of != j)) {
+    uint32_t floor, *depth = depth_of(c, &floor);
+    const weft_jit *last = *depth > floor ? innermost(c, *depth) : NULL;
+    if (!j || !last) {
         wf_raise_text(c, WEFT_EINVALID, "jit_end",
                       "this region was not begun on this thread, or in this call, or has ended");
+        return WEFT_EINVALID;
+    }
+    if (j != last) {
+        wf_raise_text(
+            c, WEFT_EINVALID, "jit_end",
+            "a region of '%s' began last, not one of '%s'; end regions in the reverse order",
+            last->name, j->name);
         return WEFT_EINVALID;
     }
     if (*depth > 1) {
         --*depth;
         return WEFT_OK;
     }
-    const int rc = t ? end_recorded(j, t) : end_plain(j, c);
+    const int rc = c->recorder ? end_recorded(j, wf_trace_current(c)) : end_plain(j, c);
     c->last_write = WEFT_NONE; /* its call has a site, or none */
     return (weft_status)rc;
 }
@@ -343,8 +381,8 @@ int wf_call_end_regions(wf_ctx *c, uint32_t plain)
 {
     int rc = 0;
     while (c->recorder || c->region.depth > plain) {
-        weft_jit *j = c->recorder ? wf_trace_current(c)->owner.user : c->region.of;
-        const int ended = (int)weft_jit_end(j);
+        uint32_t floor, *depth = depth_of(c, &floor);
+        const int ended = (int)weft_jit_end(innermost(c, *depth));
         rc = rc ? rc : ended;
     }
     return rc;

@@ -119,7 +119,8 @@ WEFT_API weft_status weft_jit_call(weft_jit *j, const weft_tensor *in, int n_in,
 
 /* A region of ordinary code: ops between begin and end, on this thread, are recorded and run at the end. Every
  * tensor alive then is an output, so temporaries are best given a scope inside the region. Regions nest; one
- * inside another trace is part of it. A region that a traced function begins ends with its call at the latest,
+ * inside another trace is part of it. They end in the reverse order: ending another than the one that began last is
+ * WEFT_EINVALID, and ends none. A region that a traced function begins ends with its call at the latest,
  * and the function ends no other: that is WEFT_EINVALID. As with calls, where recording is measured to cost more than it
  * saves, of the same graph again and again or of several by turns, ops run at once (weft_jit_stats.eager counts such regions,
  * .always_record switches it off): the results are the same, a kernel's error is that of its op, and weft_jit_end returns it. */

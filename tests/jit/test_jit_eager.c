@@ -610,6 +610,61 @@ Test(eager, corners_of_plain_regions)
     weft_jit_free(call);
 }
 
+FN(leaves_two)
+{
+    weft_jit *const *regions = self;
+    (void)n_in, (void)n_out;
+    OK(weft_jit_begin(regions[0]));
+    OK(weft_jit_begin(regions[1]));
+    out[0] = weft_neg(in[0]);
+    return WEFT_OK;
+}
+
+static void end_in_order(weft_jit *const *regions, weft_jit *call, weft_tensor x)
+{
+    enum { MANY = 20 /* more than are noted at first */ };
+    weft_tensor y;
+    char told[200];
+    for (int i = 0; i < MANY; i++) {
+        OK(weft_jit_begin(regions[i % 3 == 1]));
+    }
+    OK(weft_jit_call(call, &x, 1, &y, 1)); /* its regions, which it leaves open, are not these */
+    for (int i = MANY; i-- > 0;) {
+        weft_jit *last = regions[i % 3 == 1], *other = regions[i % 3 != 1];
+        snprintf(told, sizeof told, "a region of '%s' began last, not one of '%s'", last->name,
+                 other->name);
+        cr_assert_eq(weft_jit_end(other), WEFT_EINVALID);
+        cr_assert(strstr(weft_last_error(), told), "%s: %s", told, weft_last_error());
+        OK(weft_jit_end(last));
+    }
+    cr_assert_eq(weft_jit_end(regions[0]), WEFT_EINVALID);
+    cr_assert_eq(weft_item_f64(weft_max(y)), -3);
+}
+
+/* Another than the last one is told at once, and ends nothing. */
+Test(eager, regions_end_in_the_reverse_order)
+{
+    weft_jit *regions[2] = {weft_jit_trace(NULL, .name = "outer"),
+                            weft_jit_trace(NULL, .name = "inner")};
+    weft_jit *calls[2] = {weft_jit_trace(leaves_two, regions),
+                          weft_jit_trace(leaves_two, regions, .always_record = true)};
+    weft_tensor x = weft_full(weft_shape(2), 3, WEFT_F32), y;
+    for (int i = 0; i < 2 * CALLS; i++) {
+        if (i == CALLS) {
+            force_plain(regions[0]);
+        }
+        end_in_order(regions, calls[i % 2], x);
+        OK(weft_jit_call(calls[i % 2], &x, 1, &y, 1));
+        cr_assert_eq(weft_item_f64(weft_max(y)), -3);
+        cr_assert_eq(weft_jit_end(regions[1]), WEFT_EINVALID);
+        cr_assert_eq(weft_jit_end(regions[0]), WEFT_EINVALID);
+    }
+    for (int i = 0; i < 2; i++) {
+        weft_jit_free(calls[i]);
+        weft_jit_free(regions[i]);
+    }
+}
+
 /* -- planted costs --------------------------------------------------------------------------------------------------- */
 
 /* us that a call takes, recorded and plain: nothing else decides. */
