@@ -270,6 +270,24 @@ static int check_peak(wf_planner *b)
     return refused ? wf_fail(b->why, WEFT_EUNSUPPORTED, "it takes too much memory") : rc;
 }
 
+/* No memory has as much: what is modelled of values that take less does not overflow. */
+static int check_sizes(const wf_planner *b)
+{
+    static const int64_t most = (int64_t)1 << 52, most_of_all = (int64_t)1 << 60;
+    const wf_fn *f = b->f;
+    int64_t all = 0;
+    for (wf_val v = 1; v <= f->n; v++) {
+        const int64_t bytes = b->live[v] ? wf_type_bytes(wf_fn_type(f, v)) : 0;
+        all += bytes > most ? most_of_all : bytes;
+        if (bytes < 0 || all >= most_of_all) {
+            return wf_fail(b->why, WEFT_ENOMEM,
+                           "with %%%u, which %s makes, the values take more than any memory has", v,
+                           wf_rows[wf_fn_at(f, v)->op].name);
+        }
+    }
+    return 0;
+}
+
 static int build(wf_planner *b)
 {
     const wf_fn *f = b->f;
@@ -292,6 +310,7 @@ static int build(wf_planner *b)
             rc = wf_fail(b->why, WEFT_EUNSUPPORTED, "output %u is a scalar slot", k);
         }
     }
+    rc = rc ? rc : check_sizes(b);
     (void)wf_work_enter(WF_TIMED_fuse);
     rc = rc ? rc : wf_fuse(&b->s, &b->l, b->live, fuse_flags(b), b->most, b->why);
     if (!rc && b->most == 0 && !(b->opts->flags & WF_PLAN_NO_FUSE)) {

@@ -88,11 +88,6 @@ static int number_buffers(wf_planner *b)
         if (b->buffer_of[v] != 0) {
             continue;
         }
-        const wf_type *t = wf_fn_type(f, v);
-        int64_t count = wf_type_numel(t);
-        if (count < 0) {
-            return wf_fail(b->why, WEFT_ENOMEM, "a value's size overflows");
-        }
         p->buffers[n].bytes = wf_root_bytes(&b->l, v);
         p->buffers[n].v = v;
         if (wf_fn_at(f, v)->op == WF_OP_INPUT) {

@@ -32,7 +32,7 @@ void wf_plan_traffic(const wf_plan *p, const wf_plan_step *s, const int64_t *wor
         int64_t bytes =
             a[i].buffer < 0 ? 0 : wf_cost_bytes(a[i].dtype, a[i].rank, words + a[i].shape);
         result = i == 0 ? bytes / (int64_t)wf_dtype_size(a[i].dtype) : result;
-        *writes += bytes;
+        wf_cost_add(writes, bytes);
         all += bytes;
     }
     if (s->ndst && a[0].buffer >= 0 && all == 0) { /* no elements: the kernel reads nothing */
@@ -44,8 +44,9 @@ void wf_plan_traffic(const wf_plan *p, const wf_plan_step *s, const int64_t *wor
             continue;
         }
         int64_t bytes = wf_cost_bytes(src[i].dtype, src[i].rank, words + src[i].shape);
-        *reads += s->kind == WF_STEP_OP ? wf_cost_read((wf_op)s->op, i, src[i].dtype, bytes, result)
-                                        : bytes;
+        wf_cost_add(reads, s->kind == WF_STEP_OP
+                               ? wf_cost_read((wf_op)s->op, i, src[i].dtype, bytes, result)
+                               : bytes);
     }
 }
 
@@ -77,13 +78,14 @@ int wf_plan_costs(const wf_plan *p, int32_t *launch_of, wf_plan_cost *cost, wf_w
             int64_t reads, writes;
             uint32_t k = p->members[m];
             wf_cost_alone(&l, k, &reads, &writes);
-            c->alone_bytes += reads + writes;
-            c->flops += wf_flops(p->fn, k);
+            wf_cost_add(&c->alone_bytes, reads);
+            wf_cost_add(&c->alone_bytes, writes);
+            wf_cost_add(&c->flops, wf_flops(p->fn, k));
             launch_of[k] = (int32_t)s->launch;
         }
-        int64_t own = 0;
-        wf_plan_traffic(p, s, p->words, &own, &own);
-        c->alone_bytes += s->nmember ? 0 : own; /* a copy to an output */
+        if (!s->nmember) { /* a copy to an output */
+            wf_plan_traffic(p, s, p->words, &c->alone_bytes, &c->alone_bytes);
+        }
     }
     wf_layout_free(&l);
     return rc;

@@ -12,6 +12,7 @@
 #include "eager/profile.h"
 #include "eager/roofline.h"
 #include "jit/ir/kir.h"
+#include "jit/passes/cost.h"
 #include "jit/passes/fuse.h"
 
 enum { SETTLE = 200, LISTED = 12, SITES = 6 };
@@ -198,9 +199,10 @@ static void add_side(const side *k, weft_table_side *out)
     wf_plan_step_info step;
     for (int i = 0; i < k->info.steps; i++) {
         kernels += k->mean[i];
-        out->flops += k->cost[i].flops;
+        wf_cost_add(&out->flops, k->cost[i].flops);
         if (wf_plan_step_at(k->plan, i, &step)) {
-            out->bytes += step.read_bytes + step.write_bytes;
+            wf_cost_add(&out->bytes, step.read_bytes);
+            wf_cost_add(&out->bytes, step.write_bytes);
             out->fused_kernels += step.ops > 1;
         }
     }

@@ -8,7 +8,7 @@
 #include "jit/ir/flops.h"
 #include "jit/passes/fuse.h"
 
-/* More than any memory: sums over a function's values do not overflow, whatever sizes a file has. */
+/* More than any memory: products with how many tensors there are do not overflow, whatever sizes a file has. */
 #define MOST ((int64_t)1 << 48)
 
 int64_t wf_cost_bytes(int dtype, int rank, const int64_t *shape)
@@ -34,7 +34,7 @@ void wf_cost_alone(const wf_layout *l, uint32_t k, int64_t *reads, int64_t *writ
     *reads = *writes = 0;
     for (int r = 0; r < wf_rows[i->op].ndst; r++) {
         const wf_map_of *m = &l->map[k + 1 + (uint32_t)r];
-        *writes += wf_cost_bytes(m->dtype, m->rank, l->words + m->shape);
+        wf_cost_add(writes, wf_cost_bytes(m->dtype, m->rank, l->words + m->shape));
     }
     for (int a = 0; a < i->nsrc && *writes; a++) { /* of no elements, nothing is read */
         const wf_map_of *m = &l->map[src[a]];
@@ -43,9 +43,9 @@ void wf_cost_alone(const wf_layout *l, uint32_t k, int64_t *reads, int64_t *writ
             again |= src[b] == src[a];
         }
         if (m->root && !again) {
-            *reads += wf_cost_read((wf_op)i->op, a, m->dtype,
-                                   wf_cost_bytes(m->dtype, m->rank, l->words + m->shape),
-                                   wf_type_numel(wf_fn_type(l->f, k + 1)));
+            wf_cost_add(reads, wf_cost_read((wf_op)i->op, a, m->dtype,
+                                            wf_cost_bytes(m->dtype, m->rank, l->words + m->shape),
+                                            wf_type_numel(wf_fn_type(l->f, k + 1))));
         }
     }
 }
@@ -68,12 +68,12 @@ static void cost_pass(const uses *u, uint32_t k, uint32_t end, int64_t *reads, i
     const wf_fn *f = u->l->f;
     for (uint32_t i = k; i < end; i++) {
         const wf_val *src = wf_ins_src(f, &f->ins[i]);
-        *writes += u->last[i + 1] >= end ? bytes_of(u, i + 1) : 0;
+        wf_cost_add(writes, u->last[i + 1] >= end ? bytes_of(u, i + 1) : 0);
         for (int s = 0; s < f->ins[i].nsrc; s++) {
             const wf_val root = u->l->map[src[s]].root;
             if (root <= k && u->seen[root] != k + 1) {
                 u->seen[root] = k + 1;
-                *reads += bytes_of(u, src[s]);
+                wf_cost_add(reads, bytes_of(u, src[s]));
             }
         }
     }
@@ -118,8 +118,8 @@ int wf_cost_eager(const wf_layout *l, const uint32_t *group_of, int64_t *reads, 
         } else if (group_of[k] != WF_NO_GROUP) {
             wf_cost_alone(l, k, &r, &w);
         }
-        *reads += r;
-        *writes += w;
+        wf_cost_add(reads, r);
+        wf_cost_add(writes, w);
     }
     free(u.last);
     free(u.seen);

@@ -10,6 +10,12 @@
 
 #include "jit/passes/layout.h"
 
+/* Adds bytes, or operations, to a sum: no further than INT64_MAX, whatever sizes a file has. */
+static inline void wf_cost_add(int64_t *sum, int64_t n)
+{
+    *sum = n > INT64_MAX - *sum ? INT64_MAX : *sum + n;
+}
+
 /* Bytes of the distinct elements of a map: extents, then strides. */
 int64_t wf_cost_bytes(int dtype, int rank, const int64_t *shape);
 /* What a row reads of an operand: `bytes`, or no more elements than its result (of `result` elements) has. */

@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "jit/ir/flops.h"
+#include "jit/passes/cost.h"
 #include "tests/jit/plan_support.h"
 
 typedef struct counted {
@@ -17,6 +18,48 @@ typedef struct counted {
 
 #define IN(n, type) "  %" #n " = input " type "\n"
 #define E(op) wf_flops_element(WF_OP_##op, -1, WEFT_F32)
+
+/* Sizes that a hostile file may have: sums stay what they are at most, and what no memory holds is refused. */
+Test(flops, sizes_beyond_any_memory)
+{
+    static const char *const refused[] = {
+        /* three tensors of 2^62 bytes; one that is repeated so often; many that are large together */
+        IN(1,
+           "f32[1152921504606846976]") "  %2 = exp f32[1152921504606846976] %1\n"
+                                       "  %3 = neg f32[1152921504606846976] %2\n  return %2, %3\n",
+        IN(1, "f32[1]") "  %2 = expand f32[1125899906842624,2] %1 dyn(1125899906842624,2)\n"
+                        "  %3 = sum f32[2] %2 ints(0) dtype(f32)\n  return %3\n"};
+    wf_why why;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        char text[1000];
+        snprintf(text, sizeof text, "fn f {\n%s}\n", refused[i]);
+        wf_fn *f = plan_parse(text);
+        wf_why_clear(&why);
+        cr_assert_null(wf_plan_build(f, &(wf_plan_opts){.flags = WF_PLAN_TIER0}, &why), "%s", text);
+        cr_assert(why.code == WEFT_ENOMEM && strstr(why.rule, "more than any memory has"), "%s",
+                  why.rule);
+        wf_fn_free(f);
+    }
+    wf_fn *f = plan_parse("fn f {\n" IN(1, "f32[33554432,33554432]") IN(
+        2, "f32[33554432,33554432]") "  %3 = matmul f32[33554432,33554432] %1, %2\n"
+                                     "  %4 = matmul f32[33554432,33554432] %3, %1\n"
+                                     "  return %3, %4\n}\n");
+    int32_t launch[4];
+    wf_plan_cost cost[4] = {{0}};
+    int64_t all = 0;
+    wf_why_clear(&why);
+    wf_plan *p = wf_plan_build(f, &(wf_plan_opts){.flags = WF_PLAN_TIER0}, &why);
+    cr_assert_not_null(p, "%s", why.rule);
+    cr_assert_eq(wf_plan_costs(p, launch, cost, &why), 0);
+    for (int i = 0; i < 2; i++) {
+        cr_expect_eq(cost[i].flops, INT64_MAX);
+        wf_cost_add(&all, cost[i].flops);
+        cr_expect_gt(cost[i].alone_bytes, (int64_t)1 << 48);
+    }
+    cr_expect_eq(all, INT64_MAX);
+    wf_plan_release(p);
+    wf_fn_free(f);
+}
 
 static void check(const counted *c)
 {
