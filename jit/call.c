@@ -356,36 +356,75 @@ __attribute__((noinline)) weft_status wf_call_watched(weft_jit *j, const weft_te
     return (weft_status)(rc ? rc : ran);
 }
 
+/* Slot and context of a handle in one, as who made it stored them: of halves a load would have to wait for both. */
+static inline uint64_t place_of(const weft_tensor *t)
+{
+    uint64_t place;
+    memcpy(&place, t, sizeof place);
+    return place;
+}
+
+/* A call that the first seat has paid for is not made on its account. */
+static weft_status refund(weft_jit *j, const weft_tensor *in, int n_in, weft_tensor *out)
+{
+    const int64_t left = atomic_load_explicit(&j->seat[0].left, memory_order_relaxed);
+    atomic_store_explicit(&j->seat[0].left, left + 1, memory_order_relaxed);
+    return wf_call_watched(j, in, n_in, out, 1, NULL);
+}
+
+/* `scope` ends; s, which is all it holds, and that r names, goes to the one around it. A deleter may have left others open. */
+static inline void leave(wf_ctx *c, uint32_t scope, wf_slot *s, weft_tensor *r)
+{
+    wf_scope_rec *from = &c->scopes[scope], *to = from - 1;
+    if (__builtin_expect(c->depth != scope, 0)) {
+        wf_scopes_leave(c, scope, scope - 1, r, 1);
+        return;
+    }
+    s->next = to->head;
+    s->scope = c->depth = scope - 1;
+    if (to->head) {
+        wf_slot_at(c, to->head)->prev = r->slot;
+    }
+    to->head = r->slot;
+    *from = (wf_scope_rec){0, 0};
+}
+
 /*
- * A seat's call of one result, in the caller's scope, which is empty: the result and nothing else is in it afterwards, or
- * wf_call_end sees to it. lent: in[0] is borrowed for the call. What all this costs beside the function is some 120 instructions; an
- * add of few elements takes twice as many. Conditions are ored, as a product of few rows, whose loops differ from call to call, is
- * slowed down by every branch that the processor remembers between them.
+ * A seat's call of one result: in the caller's scope where that is empty, else in one of its own, out of which the result moves (`inside`). The
+ * result and nothing else is there afterwards, or wf_call_end sees to it. first: in[0], borrowed for the call, or NULL. What all this costs beside the
+ * function is some 110 instructions; an add of few elements takes eight times as many. Conditions are ored, as a product of few rows, whose loops
+ * differ from call to call, is slowed down by every branch that the processor remembers between them.
  */
-static inline __attribute__((always_inline)) weft_status
-run_plain(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *out, bool lent)
+static inline __attribute__((always_inline)) weft_status run_plain(weft_jit *j,
+                                                                   const weft_tensor *in, int n_in,
+                                                                   weft_tensor *out, wf_ctx *c,
+                                                                   wf_slot *first, bool inside)
 {
     const uint64_t errors = c->error_seen;
     const uint32_t scope = c->depth;
     weft_tensor r = WEFT_NONE; /* in and out may be one array */
+    if (first) {
+        wf_lend(c, first, in[0].slot);
+    }
     int rc = (int)j->fn(j->self, in, n_in, &r, 1);
-    if (lent) {
+    if (first) {
         wf_end_lend(c);
     }
-    uint64_t
-        place; /* slot and context: as the function stored them, a wider load would have to wait */
-    memcpy(&place, &r, sizeof place);
+    const uint64_t place = place_of(&r);
     const uint32_t slot = (uint32_t)place;
     const uint64_t odd = (uint64_t)(uint32_t)rc | (uint64_t)(uintptr_t)c->recorder |
                          (uint64_t)(uintptr_t)c->region.of | (c->error_seen ^ errors) |
                          (c->depth ^ scope) | (place >> 32 ^ c->id) |
                          (c->scopes[scope].head ^ slot);
     if (__builtin_expect(odd == 0 && slot != 0, 1)) {
-        const wf_slot *s = wf_slot_at(c, slot);
+        wf_slot *s = wf_slot_at(c, slot);
         const uint64_t state = atomic_load_explicit(&s->state, memory_order_relaxed);
         if (__builtin_expect(WF_STATE_SERIAL(state) == r.serial, 1)) {
             if (s->next) {
                 wf_scope_trim(c, slot);
+            }
+            if (inside) {
+                leave(c, scope, s, &r);
             }
             c->last_write.slot = 0;
             c->here = NULL;
@@ -395,110 +434,60 @@ run_plain(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *
         }
     }
     rc = wf_call_end(j, c, in, n_in, &r, rc, errors, scope);
+    if (inside) {
+        wf_scopes_leave(c, scope, scope - 1, &r, 1);
+    }
     *out = r;
     return (weft_status)rc;
 }
 
 /* Functions of their own, jumped to: what comes before them needs no stack. */
-__attribute__((noinline)) static weft_status run_lent(weft_jit *j, wf_ctx *c, const weft_tensor *in,
-                                                      int n_in, weft_tensor *out, wf_slot *first)
+__attribute__((noinline)) static weft_status run_lent(weft_jit *j, const weft_tensor *in, int n_in,
+                                                      weft_tensor *out, wf_ctx *c, wf_slot *first)
 {
-    wf_lend(c, first, in[0].slot);
-    return run_plain(j, c, in, n_in, out, true);
+    if (!first) {
+        __builtin_unreachable();
+    }
+    return run_plain(j, in, n_in, out, c, first, false);
 }
 
-__attribute__((noinline)) static weft_status
-run_known(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *out)
+__attribute__((noinline)) static weft_status run_known(weft_jit *j, const weft_tensor *in, int n_in,
+                                                       weft_tensor *out, wf_ctx *c)
 {
-    return run_plain(j, c, in, n_in, out, false);
+    return run_plain(j, in, n_in, out, c, NULL, false);
 }
 
-/* May a call be made on this first argument? Then the seat knows it from now on. */
-static bool meet(wf_seat *seat, wf_ctx *c, weft_tensor first)
+/* In a scope that holds tensors. */
+__attribute__((noinline)) static weft_status run_inside(weft_jit *j, const weft_tensor *in,
+                                                        int n_in, weft_tensor *out, wf_ctx *c,
+                                                        wf_slot *first)
 {
+    if (!wf_scope_push(c)) {
+        return refund(j, in, n_in, out);
+    }
+    return run_plain(j, in, n_in, out, c, first, true);
+}
+
+/* A call of one result whose first argument is not one that the seat knows; it has paid. It knows it from now on, if
+ * a call may be made on it. */
+__attribute__((noinline)) static weft_status run_other(weft_jit *j, const weft_tensor *in, int n_in,
+                                                       weft_tensor *out, wf_ctx *c)
+{
+    wf_seat *seat = &j->seat[0];
     wf_hold how;
-    wf_slot *a = wf_take_hold(c, first, &how);
+    wf_slot *a = wf_take_hold(c, in[0], &how);
     const bool fits = a && wf_seat_fits(seat, a);
     if (a) {
         wf_end_hold(c, a, how);
     }
-    if (fits && how != WF_HOLD_PINNED) {
-        seat->known[first.slot % WF_KNOWN] = first;
-        seat->lends[first.slot % WF_KNOWN] = how == WF_HOLD_LENT ? a : NULL;
+    if (!fits) {
+        return refund(j, in, n_in, out);
     }
-    return fits;
-}
-
-static inline void pay(wf_seat *seat)
-{
-    const int64_t left = atomic_load_explicit(&seat->left, memory_order_relaxed);
-    atomic_store_explicit(&seat->left, left - 1, memory_order_relaxed);
-}
-
-/* A call of one result whose first argument is not one that the seat knows; the seat has calls left. */
-__attribute__((noinline)) static weft_status
-run_other(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *out)
-{
-    wf_seat *seat = &j->seat[0];
-    if (!meet(seat, c, in[0])) {
-        return wf_call_watched(j, in, n_in, out, 1, NULL);
+    if (how != WF_HOLD_PINNED) {
+        seat->known[in[0].slot % WF_KNOWN] = (wf_seat_arg){in[0], how == WF_HOLD_LENT ? a : NULL};
     }
-    pay(seat);
-    return run_plain(j, c, in, n_in, out, false);
-}
-
-/* Is t not what the seat knows in its place? */
-static inline uint64_t is_other(const wf_seat *seat, weft_tensor t)
-{
-    const weft_tensor *known = &seat->known[t.slot % WF_KNOWN];
-    return (t.slot ^ known->slot) | (t.context ^ known->context) | (t.serial ^ known->serial);
-}
-
-/* The first argument, to be lent for the call; NULL: it was not that of the call before, or cannot be. */
-static inline wf_slot *to_lend(wf_seat *seat, const wf_ctx *c, weft_tensor t)
-{
-    wf_slot *first = seat->lends[t.slot % WF_KNOWN];
-    if (seat->latest == t.slot && first && c->nborrowed < c->most_borrowed) {
-        return first;
-    }
-    seat->latest = t.slot;
-    return NULL;
-}
-
-/* The result alone, as a rule, from scope `base` into the one that it is in. */
-static inline void leave(wf_ctx *c, uint32_t base, weft_tensor *r)
-{
-    wf_scope_rec *from = &c->scopes[base], *to = from - 1;
-    wf_slot *s = from->head ? wf_slot_at(c, from->head) : NULL;
-    if (c->depth == base && s && from->head == r->slot && r->context == c->id && !s->next) {
-        s->next = to->head;
-        s->scope = base - 1;
-        if (to->head) {
-            wf_slot_at(c, to->head)->prev = r->slot;
-        }
-        to->head = r->slot;
-        *from = (wf_scope_rec){0, 0};
-        c->depth = base - 1;
-    } else {
-        wf_scopes_leave(c, base, base - 1, r, 1);
-    }
-}
-
-/* A seat's call in a scope that holds tensors. */
-__attribute__((noinline)) static weft_status
-run_inside(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *out)
-{
-    wf_seat *seat = &j->seat[0];
-    if ((is_other(seat, in[0]) && !meet(seat, c, in[0])) || !wf_scope_push(c)) {
-        return wf_call_watched(j, in, n_in, out, 1, NULL);
-    }
-    const uint32_t base = c->depth;
-    pay(seat);
-    wf_slot *first = to_lend(seat, c, in[0]);
-    const weft_status rc =
-        first ? run_lent(j, c, in, n_in, out, first) : run_known(j, c, in, n_in, out);
-    leave(c, base, out);
-    return rc;
+    return c->scopes[c->depth].head ? run_inside(j, in, n_in, out, c, NULL)
+                                    : run_known(j, in, n_in, out, c);
 }
 
 weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_tensor *out,
@@ -513,18 +502,23 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
     }
     wf_seat *seat = &j->seat[0];
     const wf_ctx *owner = atomic_load_explicit(&seat->owner, memory_order_relaxed);
-    const int64_t left = atomic_load_explicit(&seat->left, memory_order_relaxed);
+    const int64_t left = atomic_load_explicit(&seat->left, memory_order_relaxed) - 1;
     const uint64_t odd = ((uintptr_t)owner ^ (uintptr_t)c) | (uintptr_t)c->recorder |
-                         (uintptr_t)c->region.of | (uint64_t)(left - 1) >> 63 |
-                         (uint64_t)wf_prof_is_on();
-    if (__builtin_expect((odd | c->scopes[c->depth].head) != 0, 0)) {
-        return odd ? wf_call_watched(j, in, n_in, out, n_out, NULL)
-                   : run_inside(j, c, in, n_in, out);
+                         (uintptr_t)c->region.of | (uint64_t)left >> 63 | (uint64_t)wf_prof_is_on();
+    if (__builtin_expect(odd != 0, 0)) {
+        return wf_call_watched(j, in, n_in, out, n_out, NULL);
     }
-    if (is_other(seat, in[0])) {
-        return run_other(j, c, in, n_in, out);
+    atomic_store_explicit(&seat->left, left, memory_order_relaxed);
+    const uint64_t place = place_of(in);
+    const uint32_t slot = (uint32_t)place;
+    const wf_seat_arg *known = &seat->known[slot % WF_KNOWN];
+    if ((place ^ place_of(&known->t)) | (in[0].serial ^ known->t.serial)) {
+        return run_other(j, in, n_in, out, c);
     }
-    pay(seat);
-    wf_slot *first = to_lend(seat, c, in[0]);
-    return first ? run_lent(j, c, in, n_in, out, first) : run_known(j, c, in, n_in, out);
+    /* lent, if it was that of the call before */
+    wf_slot *first = slot == seat->latest && c->nborrowed < c->most_borrowed ? known->lends : NULL;
+    seat->latest = slot;
+    return c->scopes[c->depth].head ? run_inside(j, in, n_in, out, c, first)
+           : first                  ? run_lent(j, in, n_in, out, c, first)
+                                    : run_known(j, in, n_in, out, c);
 }

@@ -109,6 +109,11 @@ typedef struct wf_family {
     bool is_short;  /* and the last of those are short calls */
 } wf_family;
 
+typedef struct wf_seat_arg {
+    weft_tensor t;  /* a first argument */
+    wf_slot *lends; /* its slot, if it is kept, which never moves; NULL: it is a scope's */
+} wf_seat_arg;
+
 /*
  * What a thread may do without a look at all its arguments: `left` calls that run the function (jit/call_eager.c). Written by
  * the owner alone but for `owner`, which is set once, under the lock.
@@ -122,11 +127,9 @@ typedef struct wf_seat {
     uint32_t
         latest; /* slot of the one that came last: it may come again, and is borrowed then for as long as the call takes */
     char apart[128 - 9 * 8 - 4];
-    weft_tensor
-        known[WF_KNOWN]; /* first arguments of these kinds, of this thread's: each in its slot's
-                                  place, where otherwise a slot of another place stands */
-    wf_slot
-        *lends[WF_KNOWN]; /* slots of the kept ones of them, which never move; NULL: a scope's */
+    wf_seat_arg known
+        [WF_KNOWN]; /* of these kinds, of this thread's: each in its slot's place, where otherwise a slot of
+                                    another place stands */
 } wf_seat;
 _Static_assert(sizeof(wf_seat) % 128 == 0, "lines of its own");
 
@@ -134,7 +137,7 @@ _Static_assert(sizeof(wf_seat) % 128 == 0, "lines of its own");
 static inline void wf_seat_forget(wf_seat *s)
 {
     for (uint32_t i = 0; i < WF_KNOWN; i++) {
-        s->known[i].slot = i + 1;
+        s->known[i].t.slot = i + 1;
     }
 }
 

@@ -1170,6 +1170,44 @@ Test(eager, scopes_without_a_look)
     cr_assert_eq(weft_leak_report(NULL), 0);
 }
 
+static void opens_a_scope(void *arg)
+{
+    (void)arg;
+    weft_scope_begin();
+}
+
+/* Leaves a tensor whose deleter opens a scope, and does not end it. */
+FN(leaves_a_blob)
+{
+    static float value;
+    (void)self, (void)n_in;
+    weft_from_blob(&value, weft_shape(1), WEFT_F32, .deleter = opens_a_scope);
+    out[0] = weft_add(in[0], in[0]);
+    return WEFT_OK;
+}
+
+/* It ends with the scope of the call, of which the result comes out all the same. */
+Test(eager, a_deleter_that_opens_a_scope)
+{
+    const weft_tensor x = weft_keep(weft_ones(weft_shape(3), WEFT_F32));
+    act a = {leaves_a_blob, NULL};
+    weft_jit *j = plain_trace(&a, &x, 1, 1);
+    for (int i = 0; i < 40; i++) {
+        const weft_scope s = weft_scope_begin();
+        const weft_tensor before = weft_zeros(weft_shape(1), WEFT_F32);
+        weft_tensor y;
+        OK(weft_jit_call(j, &x, 1, &y, 1));
+        const weft_tensor after = weft_neg(y);
+        cr_assert_eq(weft_item_f64(weft_min(after)), -2);
+        OK(weft_scope_end(s));
+        cr_assert(!weft_ok(before) && !weft_ok(y) && !weft_ok(after));
+        weft_clear_error();
+    }
+    weft_jit_free(j);
+    OK(weft_free(x));
+    cr_assert_eq(weft_leak_report(NULL), 0);
+}
+
 FN(frees)
 {
     const bool *now = self;
