@@ -94,6 +94,9 @@ weft_tensor wf_api_along(wf_op op, weft_tensor x, int axis);
 weft_tensor wf_api_alias(weft_tensor x, const wf_type *type);
 /* x with these extents (numel is the caller's business). */
 weft_tensor wf_api_reshape(weft_tensor x, int rank, const int64_t *dims);
+/* A row-major tensor of this type in memory of the host, uninitialised, and where it lies. WEFT_NONE: no memory, or no such
+ * size, of which nothing is recorded; or an error that is. */
+weft_tensor wf_api_new(wf_ctx *c, const wf_type *t, void **data);
 /* weft_from_blob, with op in its messages, on memory of a device. */
 weft_tensor wf_api_blob(const char *op, const weft_blob_args *args, int device);
 /* Element at p as a double. */

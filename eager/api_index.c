@@ -8,13 +8,14 @@
  * Writing is made of reading, since rows that write in an order of their own would be one more of each kernel: places are
  * counted, the running count says where in the sorted indices the last of each place stands, and its value is taken. The
  * last one in row-major order wins, at any number of threads and on every device, and every bit of it survives. All that
- * takes passes over every place of x; where nothing is recorded and the memory is the host's, a copy is written in order
- * instead, which leaves the same bits.
+ * takes passes over every place of x; where no trace runs and the memory is the host's, indices are joined and the last ones
+ * found by loops, and where no gradient flows either, a copy is written in order, which leaves the same bits.
  */
 #include <string.h>
 
 #include "eager/api.h"
 #include "eager/call.h"
+#include "eager/dense.h"
 #include "eager/device.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
@@ -99,11 +100,49 @@ static bool open_places(places *p, const char *op, weft_tensor x, const weft_ten
     return true;
 }
 
+/* Are operands at hand, and no trace to record how indices are worked with? They are integers: no gradient flows through them. */
+static bool at_hand(const places *p)
+{
+    return p->a.device == WF_DEVICE_HOST && !p->a.c->recorder;
+}
+
+/* The index of n axes as one, which a loop works out, or an error. False: nothing was done, and if an index is out of range the
+ * rows say so. */
+static bool join_here(places *p, const weft_tensor *indices, int n)
+{
+    wf_type t = p->index;
+    int64_t *at;
+    t.dtype = WEFT_I64;
+    const int64_t m = wf_type_numel(&t);
+    p->at = at_hand(p) && m > 0 ? wf_api_new(p->a.c, &t, (void **)&at) : WEFT_NONE;
+    for (int k = 0; k < n && weft_ok(p->at); k++) {
+        const int64_t d = p->a.type.dims[k];
+        const weft_tensor index =
+            weft_contiguous(expanded((weft_cast)(indices[k], WEFT_I64), t.rank, t.dims));
+        if (!weft_ok(index)) {
+            p->at = index;
+            break;
+        }
+        const int64_t *v = wf_api_data(index);
+        const unsigned range = v ? wf_kernels_now()->range(v, (size_t)m, d) : WF_OUTSIDE;
+        if (range & WF_OUTSIDE) {
+            return false;
+        }
+        for (int64_t i = 0; i < m; i++) {
+            at[i] = (k ? at[i] * d : 0) + v[i] + (v[i] < 0 ? d : 0);
+        }
+    }
+    return !wf_is_none(p->at);
+}
+
 /* The index of n axes as one. Checks run with the rows. As it is: that of one axis may go on counting from the end. */
 static void join_indices(places *p, const weft_tensor *indices, int n, bool as_it_is)
 {
     if (n == 1 && as_it_is) {
         p->at = indices[0];
+        return;
+    }
+    if (join_here(p, indices, n)) {
         return;
     }
     for (int k = 0; k < n; k++) {
@@ -189,11 +228,43 @@ static weft_tensor fitted(places *p, weft_tensor values)
     return expanded(values, all.rank, all.dims);
 }
 
-/* lines[count] with those of `at` replaced by values[m, ..], the last of each. */
-static weft_tensor replace(const places *p, weft_tensor lines, weft_tensor at, weft_tensor values,
-                           int64_t m)
+/* For each line, [lines], which of the m values it becomes, the last one of those whose place is there (`at`), and whether one is. */
+typedef struct winners {
+    weft_tensor source, hit; /* i64, bool */
+} winners;
+
+/* False: nothing was done. Else errors are in w. */
+static bool find_here(const places *p, weft_tensor at, int64_t m, winners *w)
 {
-    int64_t axis = 0, zero = 0, one = 1, tall[WF_MAX_RANK] = {p->lines};
+    const wf_type source = {.dtype = WEFT_I64, .rank = 1, .dims = {p->lines}};
+    const wf_type hit = {.dtype = WEFT_BOOL, .rank = 1, .dims = {p->lines}};
+    int64_t *from;
+    uint8_t *is;
+    const int64_t *line = at_hand(p) ? wf_api_data(at) : NULL;
+    if (!line) {
+        return false;
+    }
+    w->source = wf_api_new(p->a.c, &source, (void **)&from);
+    w->hit = wf_api_new(p->a.c, &hit, (void **)&is);
+    if (!weft_ok(w->source) || !weft_ok(w->hit)) {
+        return !wf_is_none(w->source) && !wf_is_none(w->hit);
+    }
+    memset(from, 0, (size_t)p->lines * sizeof *from);
+    memset(is, 0, (size_t)p->lines);
+    for (int64_t k = 0; k < m; k++) {
+        from[line[k]] = k;
+        is[line[k]] = 1;
+    }
+    return true;
+}
+
+static winners find(const places *p, weft_tensor at, int64_t m)
+{
+    winners w;
+    if (find_here(p, at, m, &w)) {
+        return w;
+    }
+    int64_t axis = 0, zero = 0, one = 1;
     wf_attr along = {.n_ints = 1, .ints = &axis}, none = {.dtype = WEFT_I64, .n_dyn = 2};
     none.dyn = (int64_t[]){p->lines, zero};
     weft_tensor count = wf_op0(WF_OP_FULL, &none);
@@ -203,13 +274,22 @@ static weft_tensor replace(const places *p, weft_tensor lines, weft_tensor at, w
     wf_attr scan = {.dtype = WEFT_I64, .n_ints = 1, .ints = &axis};
     weft_tensor last = wf_op2(WF_OP_SUB, NULL, wf_op1(WF_OP_CUMSUM, &scan, count), weft_i(1));
     wf_dispatch(WF_OP_SORT, &along, 1, &at, 2, sorted);
-    weft_tensor source = take_lines(sorted[1], wf_op2(WF_OP_MAXIMUM, NULL, last, weft_i(0)));
-    weft_tensor hit = wf_op2(WF_OP_GREATER, NULL, count, weft_i(0));
+    w.source = take_lines(sorted[1], wf_op2(WF_OP_MAXIMUM, NULL, last, weft_i(0)));
+    w.hit = wf_op2(WF_OP_GREATER, NULL, count, weft_i(0));
+    return w;
+}
+
+/* lines[count] with those of `at` replaced by values[m, ..], the last of each. */
+static weft_tensor replace(const places *p, weft_tensor lines, weft_tensor at, weft_tensor values,
+                           int64_t m)
+{
+    int64_t tall[WF_MAX_RANK] = {p->lines};
+    const winners w = find(p, at, m);
     for (int i = 1; i < p->rank; i++) {
         tall[i] = 1;
     }
-    hit = wf_api_reshape(hit, p->rank, tall);
-    return wf_op3(WF_OP_WHERE, NULL, hit, take_lines(values, source), lines);
+    const weft_tensor hit = wf_api_reshape(w.hit, p->rank, tall);
+    return wf_op3(WF_OP_WHERE, NULL, hit, take_lines(values, w.source), lines);
 }
 
 enum { SMALL = 4 << 20 }; /* bytes that one thread writes before several could have begun */
@@ -217,34 +297,37 @@ enum { SMALL = 4 << 20 }; /* bytes that one thread writes before several could h
 /* Nothing wants to know how the result came about, and it is small enough. */
 static bool may_write(const places *p, weft_tensor lines, weft_tensor values, int64_t m)
 {
-    const wf_ctx *c = p->a.c;
     int64_t row = (int64_t)wf_dtype_size(p->a.type.dtype), all;
     for (int i = 1; i < p->rank; i++) {
         row *= p->dims[i]; /* those of a tensor: no overflow where there are elements */
     }
-    return p->a.device == WF_DEVICE_HOST && !c->recorder && p->lines > 0 && row > 0 &&
-           !__builtin_mul_overflow(row, m, &all) && all <= SMALL &&
-           (!wf_grad_enabled(c) || !(weft_requires_grad(lines) || weft_requires_grad(values)));
+    return at_hand(p) && p->lines > 0 && row > 0 && !__builtin_mul_overflow(row, m, &all) &&
+           all <= SMALL &&
+           (!wf_grad_enabled(p->a.c) || !(weft_requires_grad(lines) || weft_requires_grad(values)));
 }
 
-/* As replace. at: [m], may count from the end. */
-static weft_tensor write_lines(const places *p, weft_tensor lines, weft_tensor at,
-                               weft_tensor values, int64_t m)
+#define WRITE(type)                                                                                \
+    for (int64_t k = 0; k < m; k++) {                                                              \
+        ((type *)to)[line[k]] = ((const type *)from)[k];                                           \
+    }
+/* As replace. */
+static weft_tensor write_lines(weft_tensor lines, weft_tensor at, weft_tensor values, int64_t m)
 {
-    /* the checks, in the words of every index; one element stands for each line */
-    weft_tensor checked = take_lines(expanded(wf_api_scalar(weft_i(0), WEFT_U8), 1, &p->lines), at);
     weft_tensor y = wf_op1(WF_OP_COPY, NULL, lines);
-    weft_tensor v = weft_contiguous(values), i = weft_contiguous(weft_cast(at, WEFT_I64));
-    const char *from = weft_data(v);
-    const int64_t *line = weft_data(i);
-    char *to = (char *)(uintptr_t)weft_data(y); /* nobody else has it yet */
-    if (!weft_ok(checked) || !from || !line || !to) {
-        return weft_ok(checked) ? weft_ok(y) ? weft_ok(v) ? i : v : y : checked;
+    weft_tensor v = weft_contiguous(values), i = weft_contiguous(at);
+    const void *from = wf_api_data(v);
+    const int64_t *line = wf_api_data(i);
+    void *to = (void *)(uintptr_t)wf_api_data(y); /* nobody else has it yet */
+    if (!from || !line || !to) {
+        return weft_ok(y) ? weft_ok(v) ? i : v : y;
     }
     const size_t row = (size_t)weft_nbytes(v) / (size_t)m;
+    if (row <= 8 && (row & (row - 1)) == 0) {
+        WF_BY_SIZE(row, WRITE)
+        return y;
+    }
     for (int64_t k = 0; k < m; k++) {
-        const int64_t l = line[k] < 0 ? line[k] + p->lines : line[k];
-        memcpy(to + (size_t)l * row, from + (size_t)k * row, row);
+        memcpy((char *)to + (size_t)line[k] * row, (const char *)from + (size_t)k * row, row);
     }
     return y;
 }
@@ -266,7 +349,7 @@ weft_tensor(weft_index_put)(weft_tensor x, const weft_tensor *indices, int n, we
         int64_t m = wf_type_numel(&p.index), axis = 0, first = p.dims[0];
         weft_tensor lines = wf_api_reshape(x, p.rank, p.dims);
         const bool writes = !accumulate && m > 0 && may_write(&p, lines, y, m);
-        join_indices(&p, indices, n, accumulate || writes);
+        join_indices(&p, indices, n, accumulate);
         weft_tensor at = wf_api_reshape(p.at, 1, &m);
         p.dims[0] = m;
         y = wf_api_reshape(y, p.rank, p.dims);
@@ -274,7 +357,7 @@ weft_tensor(weft_index_put)(weft_tensor x, const weft_tensor *indices, int n, we
         y = m == 0 ? wf_op1(WF_OP_COPY, NULL, lines)
             : accumulate
                 ? wf_op3(WF_OP_INDEX_ADD, &(wf_attr){.n_ints = 1, .ints = &axis}, lines, at, y)
-            : writes ? write_lines(&p, lines, at, y, m)
+            : writes ? write_lines(lines, at, y, m)
                      : replace(&p, lines, at, y, m);
         y = wf_api_reshape(y, p.a.type.rank, p.a.type.dims);
     }

@@ -154,6 +154,22 @@ static weft_tensor upload(wf_ctx *c, const void *data, const wf_type *t, size_t 
                     : wf_api_error("from_data", WEFT_ENOMEM, "out of memory for a handle");
 }
 
+weft_tensor wf_api_new(wf_ctx *c, const wf_type *t, void **data)
+{
+    const int64_t n = wf_type_numel(t);
+    int64_t bytes;
+    const bool fits =
+        n >= 0 && !__builtin_mul_overflow(n, (int64_t)wf_dtype_size(t->dtype), &bytes);
+    wf_storage *st = fits ? wf_storage_new((size_t)bytes) : NULL;
+    if (!st) {
+        return WEFT_NONE;
+    }
+    *data = st->data;
+    const weft_tensor h = wf_wrap_view(c, st, st->data, t->dtype, t->rank, t->dims, NULL);
+    wf_storage_release(st);
+    return h;
+}
+
 weft_tensor(weft_from_data)(const void *data, weft_shape shape, weft_dtype dtype)
 {
     wf_type t;
