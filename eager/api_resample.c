@@ -12,6 +12,8 @@
 
 #include "eager/api.h"
 #include "eager/device.h"
+#include "eager/pool.h"
+#include "eager/resample.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
@@ -143,9 +145,15 @@ static weft_tensor nearest(const resize *r, bool exact)
     return op2(WF_OP_MINIMUM, i, weft_i(r->n - 1));
 }
 
-static weft_tensor linear(weft_tensor x, const resize *r, bool align_corners)
+/* Where linear interpolation reads an axis, [m] of i64 each, and how much of either element it takes, [m] of dt. */
+typedef struct corners {
+    weft_tensor below, above, near, far;
+} corners;
+
+static corners corners_of(const resize *r, bool align_corners, weft_dtype dt)
 {
     double n = (double)r->n, m = (double)r->m;
+    corners k;
     weft_tensor at = count_to(r->m, WEFT_F64);
     if (align_corners) {
         at = op2(WF_OP_DIV, op2(WF_OP_MUL, at, weft_f(n - 1)), weft_f(m > 1 ? m - 1 : 1));
@@ -156,22 +164,75 @@ static weft_tensor linear(weft_tensor x, const resize *r, bool align_corners)
         at = op2(WF_OP_MAXIMUM, op2(WF_OP_SUB, at, weft_f(0.5)), weft_f(0));
     }
     weft_tensor last = weft_i(r->n - 1);
-    weft_tensor below = op2(WF_OP_MINIMUM, (weft_cast)(at, WEFT_I64), last);
-    weft_tensor above = op2(WF_OP_MINIMUM, op2(WF_OP_ADD, below, weft_i(1)), last);
-    weft_tensor far = op2(WF_OP_SUB, at, (weft_cast)(below, WEFT_F64));
-    weft_tensor near = op2(WF_OP_SUB, weft_f(1), far);
-    bool weak;
-    weft_dtype dt = (weft_dtype)wf_api_dtype(x, &weak);
-    far = beside((weft_cast)(far, dt), r->m, -1, r->behind);
-    near = beside((weft_cast)(near, dt), r->m, -1, r->behind);
+    k.below = op2(WF_OP_MINIMUM, (weft_cast)(at, WEFT_I64), last);
+    k.above = op2(WF_OP_MINIMUM, op2(WF_OP_ADD, k.below, weft_i(1)), last);
+    k.far = op2(WF_OP_SUB, at, (weft_cast)(k.below, WEFT_F64));
+    k.near = op2(WF_OP_SUB, weft_f(1), k.far);
+    k.far = (weft_cast)(k.far, dt);
+    k.near = (weft_cast)(k.near, dt);
+    return k;
+}
+
+static weft_tensor linear(weft_tensor x, const resize *r, const corners *k)
+{
     /* What has been used goes at once: the next op writes to memory that is in the cache. */
-    weft_tensor one = choose(x, r->axis, below), part = op2(WF_OP_MUL, one, near);
+    weft_tensor one = choose(x, r->axis, k->below);
+    weft_tensor part = op2(WF_OP_MUL, one, beside(k->near, r->m, -1, r->behind));
     weft_free(one);
-    one = choose(x, r->axis, above);
-    weft_tensor y = wf_op3(WF_OP_FMA, NULL, one, far, part);
+    one = choose(x, r->axis, k->above);
+    weft_tensor y = wf_op3(WF_OP_FMA, NULL, one, beside(k->far, r->m, -1, r->behind), part);
     weft_free(one);
     weft_free(part);
     return y;
+}
+
+/* Nothing wants to know how the result came about: its axes are walked at once, to the same bits. */
+static bool may_walk(weft_tensor x)
+{
+    const wf_ctx *c = wf_ctx_get();
+    return c && c->device == WF_DEVICE_HOST && !c->recorder &&
+           !(wf_grad_enabled(c) && weft_requires_grad(x));
+}
+
+/* x[outer, axes.., inner] that way, or an error. WEFT_NONE: nothing was done. */
+static weft_tensor walk(weft_tensor from, int axes, const resize *r, const corners *k)
+{
+    wf_arg a;
+    wf_blend b[WF_BLENDS];
+    weft_tensor x = weft_contiguous(from);
+    if (!wf_arg_open(&a, "interpolate", x)) {
+        return a.error;
+    }
+    int64_t inner = 1;
+    bool there = true;
+    for (int i = 0; i < axes; i++) {
+        b[i] = (wf_blend){.n = r[i].n};
+        if (!wf_is_none(k[i].below)) {
+            b[i] = (wf_blend){r[i].n,
+                              r[i].m,
+                              wf_api_data(k[i].below),
+                              wf_api_data(k[i].above),
+                              wf_api_data(k[i].near),
+                              wf_api_data(k[i].far)};
+            there = there && b[i].below && b[i].above && b[i].near && b[i].far;
+        }
+        a.type.dims[r[i].axis] = r[i].m;
+    }
+    for (int i = a.type.rank - r[axes - 1].behind; i < a.type.rank; i++) {
+        inner *= a.type.dims[i];
+    }
+    const int64_t n = wf_type_numel(&a.type);
+    const void *data = wf_api_data(x);
+    void *to;
+    weft_tensor y = there && data && n > 0 ? wf_api_new(a.c, &a.type, &to) : WEFT_NONE;
+    if (!weft_ok(y)) {
+        return y;
+    }
+    wf_why why = {0};
+    const unsigned env = wf_fpenv_enter();
+    const int rc = wf_resample(to, data, a.type.dtype, axes, b, inner, n, &why);
+    wf_fpenv_leave(env);
+    return rc ? WEFT_NONE : y;
 }
 
 static bool mode_ok(wf_arg *a, const weft_interpolate_args *args)
@@ -230,29 +291,72 @@ static bool sizes_ok(wf_arg *a, const weft_interpolate_args *args, resize *r)
     return true;
 }
 
-/* x with `axes` axes as r has them, the last one first. */
+/* Does an axis stay as it is? */
+static bool stays(const resize *r, bool align_corners)
+{
+    return r->n == r->m && (r->scale == 0 || r->scale == 1 || align_corners);
+}
+
+/* x, f32 or f64, with `axes` axes as r has them, the last one first. */
+static weft_tensor resample_lines(weft_tensor from, int axes, const resize *r, bool align_corners)
+{
+    corners k[WF_BLENDS] = {{WEFT_NONE, WEFT_NONE, WEFT_NONE, WEFT_NONE}};
+    bool weak;
+    const weft_dtype dt = (weft_dtype)wf_api_dtype(from, &weak);
+    for (int i = 0; i < axes; i++) {
+        k[i].below = WEFT_NONE;
+        if (!stays(&r[i], align_corners)) {
+            k[i] = corners_of(&r[i], align_corners, dt);
+        }
+    }
+    weft_tensor y = may_walk(from) ? walk(from, axes, r, k) : WEFT_NONE;
+    if (!wf_is_none(y)) {
+        return y;
+    }
+    weft_tensor x = from;
+    for (int i = axes - 1; i >= 0; i--) {
+        if (wf_is_none(k[i].below)) {
+            continue;
+        }
+        y = linear(x, &r[i], &k[i]);
+        if (!wf_same_handle(x, from)) {
+            weft_free(x);
+        }
+        x = y;
+    }
+    return x;
+}
+
+/* x with `axes` axes as r has them. */
 static weft_tensor resample(weft_tensor from, int axes, const resize *r,
                             const weft_interpolate_args *args)
 {
-    bool weak;
+    bool weak, same = true;
     const weft_dtype dt = (weft_dtype)wf_api_dtype(from, &weak);
-    const bool lines = args->mode == WEFT_LINEAR, half = wf_dtype_size((int)dt) == 2;
-    bool copied = false;
-    weft_tensor x = lines && half ? (weft_cast)(from, WEFT_F32) : from;
+    for (int i = 0; i < axes; i++) {
+        same = same && stays(&r[i], args->align_corners);
+    }
+    if (same) {
+        return wf_op1(WF_OP_COPY, NULL, from);
+    }
+    if (args->mode == WEFT_LINEAR) {
+        const bool half = wf_dtype_size((int)dt) == 2;
+        weft_tensor x = half ? (weft_cast)(from, WEFT_F32) : from;
+        x = resample_lines(x, axes, r, args->align_corners);
+        return half ? (weft_cast)(x, dt) : x;
+    }
+    weft_tensor x = from;
     for (int i = axes - 1; i >= 0; i--) {
-        bool even = r[i].scale == 0 || r[i].scale == 1 || args->align_corners;
-        if (r[i].n == r[i].m && even) {
+        if (stays(&r[i], false)) {
             continue;
         }
         weft_tensor before = x;
-        x = lines ? linear(x, &r[i], args->align_corners)
-                  : choose(x, r[i].axis, nearest(&r[i], args->mode == WEFT_NEAREST_EXACT));
+        x = choose(x, r[i].axis, nearest(&r[i], args->mode == WEFT_NEAREST_EXACT));
         if (!wf_same_handle(before, from)) {
             weft_free(before);
         }
-        copied = true;
     }
-    return !copied ? wf_op1(WF_OP_COPY, NULL, from) : lines && half ? (weft_cast)(x, dt) : x;
+    return x;
 }
 
 weft_tensor(weft_interpolate)(const weft_interpolate_args *args)

@@ -66,6 +66,9 @@ typedef struct wf_row_kernels {
     void (*norm_bwd_sums)(void *dx, void *dw, void *db, const void *g, const void *x, const void *w,
                           int64_t n, const void *mean, const void *rstd, int64_t ahead, int init,
                           int nt);
+    /* Rows of n: y[j] = fma(b[above[j]], far[j], a[below[j]] * near[j]), j < m. */
+    void (*blend)(void *y, const void *a, const void *b, const int64_t *below, const int64_t *above,
+                  const void *near, const void *far, int64_t m, int64_t n);
 } wf_row_kernels;
 
 extern const wf_row_kernels wf_row_kernels_sse2[2];

@@ -57,7 +57,7 @@
         .affine_runs = affine_runs_##sfx, .norm_lanes = norm_lanes_##sfx,                          \
         .cross_entropy = cross_entropy_##sfx, .cross_entropy_bwd = cross_entropy_bwd_##sfx,        \
         .affine = affine_##sfx, .affine_bwd = affine_bwd_##sfx,                                    \
-        .norm_bwd_sums = norm_bwd_sums_##sfx,                                                      \
+        .norm_bwd_sums = norm_bwd_sums_##sfx, .blend = blend_##sfx,                                \
     }
 
 const wf_row_kernels WF_JOIN(wf_row_kernels, WF_ISA)[2] = {KERNELS(f32), KERNELS(f64)};

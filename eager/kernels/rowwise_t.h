@@ -475,6 +475,38 @@ static void FN(affine_bwd)(void *dxv, const void *gv, const void *xv, const void
 #undef DX
     }
 }
+
+static void FN(blend)(void *yv, const void *av, const void *bv, const int64_t *below,
+                      const int64_t *above, const void *nearv, const void *farv, int64_t m,
+                      int64_t n)
+{
+    T *y = yv;
+    const T *const near = nearv, *const far = farv;
+    for (int64_t j = 0; n == 1 && j < m; j++) {
+        y[j] = FMA(((const T *)bv)[above[j]], far[j], MUL(((const T *)av)[below[j]], near[j]));
+    }
+    for (int64_t j = 0; n > 1 && j < m; j++, y += n) {
+        const T *const a = (const T *)av + below[j] * n, *const b = (const T *)bv + above[j] * n;
+        int64_t i = 0;
+        if (n < VN) {
+            WF_IVDEP for (; i < n; i++)
+            {
+                y[i] = FMA(b[i], far[j], MUL(a[i], near[j]));
+            }
+            continue;
+        }
+        const V zero = {0}, one = near[j] - zero, other = far[j] - zero;
+#define PART (*(VMEM *)(y + i) = (VMEM)FN(fused)(REG(b), other, REG(a) * one))
+        for (; i + VN <= n; i += VN) {
+            PART;
+        }
+        if (i < n) { /* a whole register, part of which was there */
+            i = n - VN;
+            PART;
+        }
+#undef PART
+    }
+}
 #undef PASS
 #undef REG
 #undef ONE

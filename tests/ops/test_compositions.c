@@ -8,6 +8,7 @@
  *
  * ctest: threads
  */
+#include "eager/cpuid.h"
 #include "tests/ops/compositions.h"
 
 /* -- norms over groups of channels ------------------------------------------------------------------------------- */
@@ -470,6 +471,50 @@ Test(compositions, interpolation)
                         WEFT_I64);
     check_interpolation(&(weft_interpolate_args){.size = S(6, 4)}, S(2, 1, 6, 4), S(2, 1, 6, 4),
                         WEFT_I16);
+}
+
+/* Axes walked at once, and axis by axis as a recorded call takes them: the same bits, with infinities and NaN, whatever the
+ * instruction set and the number of threads. */
+Test(compositions, interpolation_has_one_result)
+{
+    static const weft_shape from[] = {{.n = 4, .v = {2, 67, 9, 14}},
+                                      {.n = 4, .v = {1, 3, 40, 33}},
+                                      {.n = 4, .v = {3, 8, 1, 50}},
+                                      {.n = 5, .v = {1, 5, 4, 7, 19}},
+                                      {.n = 3, .v = {4, 30, 101}}};
+    static const int threads[] = {1, 2, 3, 7};
+    const int before = weft_get_num_threads(), most = wf_set_isa(WF_NISA);
+    for (int k = 0; k < COUNT(from) * COUNT(floats) * 6; k++) {
+        const weft_shape s = from[k % 5];
+        const int how = k / COUNT(floats) / 5;
+        weft_interpolate_args a = {.mode = WEFT_LINEAR, .align_corners = how == 1};
+        a.scale = how == 2 ? 0.4 : how == 3 ? 2 : how == 4 ? 7.3 : 0;
+        if (a.scale == 0) { /* some axes stay as they are, in front, between and behind */
+            a.size = (weft_shape){.n = s.n - 2, .v = {s.v[2], s.v[3], s.v[4]}};
+            a.size.v[how == 5 ? 0 : s.n - 3] = 23;
+            a.size.v[s.n > 4 ? how % 3 : 0] = 5;
+        } else if (a.scale < 1) {
+            a.scale = s.v[2] > 1 ? a.scale : 1.2;
+        }
+        weft_scope sc = weft_scope_begin();
+        weft_tensor x = weft_randn(s), mask = weft_greater(weft_rand(s), weft_f(0.99));
+        x = weft_cast(weft_where(mask, weft_f(k % 2 ? INFINITY : NAN), x),
+                      (weft_dtype)floats[k / 5 % 4]);
+        a.x = weft_detach(how % 2 && s.n == 4 ? weft_channels_last(x) : x);
+        cr_assert_eq(weft_requires_grad_(a.x, true), WEFT_OK);
+        const weft_tensor y = (weft_interpolate)(&a);
+        cr_assert(weft_requires_grad(y), "%s", weft_error_text(y));
+        weft_no_grad_begin();
+        for (int i = 0; i < COUNT(threads) * 3; i++) {
+            wf_set_isa(i / 4 < most ? i / 4 : most);
+            weft_set_num_threads(threads[i % 4]);
+            check_bits("interpolate", (weft_interpolate)(&a), y);
+        }
+        weft_no_grad_end();
+        wf_set_isa(most);
+        weft_scope_end(sc);
+    }
+    weft_set_num_threads(before);
 }
 
 /* -- padding by elements --------------------------------------------------------------------------------------------- */
