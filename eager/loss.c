@@ -102,7 +102,7 @@ static bool run_short(const wf_exec *e, const loss_job *j, const void *x)
     const wf_view dense = wf_view_dense((void *)(uintptr_t)x, logits->dtype, 2, logits->dims);
     short_job s = {.loss = j, .x = &dense, .lse = j->lse};
     s.parts =
-        j->smooth == 0 ? wf_lse_parts(logits->dims[0], j->n, wf_red_compute(logits->dtype)) : 0;
+        j->smooth == 0 ? wf_turned_parts(logits->dims[0], j->n, wf_red_compute(logits->dtype)) : 0;
     if (s.parts == 0 || !wf_view_is_contiguous(j->loss) || !wf_view_is_contiguous(j->lse)) {
         return false;
     }

@@ -205,7 +205,11 @@ static int run_norm(wf_exec *e, bool center)
             wf_parallel_for(rows, ROW_TASK / j.n + 1, halves_task, &h);
             r.rows = 0;
         }
-        status = status != 0 ? status : wf_rows_run(&r, e->why);
+        const wf_turned_norm turned = {px.data, e->dst[0].data, x->dtype, e->dst[0].dtype,
+                                       compute, r.rows,         j.n,      w.data,
+                                       b.data,  j.mean,         j.rstd,   j.eps};
+        const bool done = !(e->attr->flags & WF_FLAG_CHANNELS) && wf_norm_turned(&turned);
+        status = status != 0 || done ? status : wf_rows_run(&r, e->why);
     }
     wf_scratch_free(spread[0], spread_bytes);
     wf_scratch_free(spread[1], spread_bytes);

@@ -48,10 +48,22 @@ void *wf_rows_spread(const void *w, double none, int compute, int64_t channels, 
 /* 0 or WEFT_ENOMEM with why filled. */
 int wf_rows_run(const wf_row_job *job, wf_why *why);
 
-/* In how many parts, as even as they can be, wf_lse_rows takes short rows; 0: it does not. */
-int64_t wf_lse_parts(int64_t rows, int64_t n, int compute);
+/* In how many parts, as even as they can be, short rows are taken that are turned into columns; 0: they are not. */
+int64_t wf_turned_parts(int64_t rows, int64_t n, int compute);
 /* lse[i] = m + log(sum(exp(x[from + i] - m))), m the largest of that row, of w rows of x, which is dense. */
 void wf_lse_rows(void *lse, const wf_view *x, int64_t from, int64_t w);
+/* The norm of wf_row_kernels over all rows of x[rows, n], which is dense as y is; mean NULL: not centred. False: nothing was
+ * done, they are not to be turned. */
+typedef struct wf_turned_norm {
+    const void *x;
+    void *y;
+    int x_dtype, y_dtype, compute;
+    int64_t rows, n;
+    const void *w, *b; /* as compute values; may be NULL */
+    void *mean, *rstd;
+    double eps;
+} wf_turned_norm;
+bool wf_norm_turned(const wf_turned_norm *t);
 
 /* WEFT_EINDEX with why filled if some of cross entropy's targets [n] is neither a class nor left out. */
 int wf_targets_check(const wf_view *targets, const wf_attr *attr, int64_t classes, wf_why *why);

@@ -7,6 +7,8 @@
  */
 #include "eager/rows.h"
 
+#include <string.h>
+
 #include "eager/alloc.h"
 #include "eager/kernels/kernels.h"
 #include "eager/pool.h"
@@ -79,10 +81,17 @@ typedef struct column_rows {
     int64_t step; /* bytes from row to row */
 } column_rows;
 
-static void apply(const column_job *j, wf_op op, void *to, const void *a, const void *b, int64_t w)
+/* one: bits of the operands that are one value for all. */
+static void apply_one(const column_job *j, wf_op op, void *to, const void *a, const void *b,
+                      int64_t w, unsigned one)
 {
     const void *const src[2] = {a, b};
-    wf_kernels_now()->map[wf_ct(j->compute)][op](to, src, (size_t)w, 0);
+    wf_kernels_now()->map[wf_ct(j->compute)][op](to, src, (size_t)w, one);
+}
+
+static void apply(const column_job *j, wf_op op, void *to, const void *a, const void *b, int64_t w)
+{
+    apply_one(j, op, to, a, b, w, 0);
 }
 
 /* The columns that begin at element `at` of operand k, w of them: as they lie in memory, turned (by way of `other` if they are
@@ -201,7 +210,7 @@ static int64_t rows_together(int64_t rows, int64_t n, int64_t size)
     return fits ? wf_turned_rows(n, (size_t)size, TURNED_LEAST) : 0;
 }
 
-int64_t wf_lse_parts(int64_t rows, int64_t n, int compute)
+int64_t wf_turned_parts(int64_t rows, int64_t n, int compute)
 {
     const int64_t fits = rows_together(rows, n, (int64_t)wf_red_size(compute));
     return fits == 0 ? 0 : rows <= fits ? 1 : (rows + fits - 1) / fits;
@@ -224,6 +233,93 @@ void wf_lse_rows(void *lse, const wf_view *x, int64_t from, int64_t w)
     wf_sum_kernels_of(compute)->tree(lse, room[0], w, j.n, w);
     apply(&j, WF_OP_LOG, lse, lse, NULL, w);
     apply(&j, WF_OP_ADD, lse, m, lse, w);
+}
+
+/* to := v in the compute type. */
+static const void *number(const column_job *j, double v, void *to)
+{
+    const float narrow = (float)v;
+    memcpy(to, j->compute == WEFT_F64 ? (const void *)&v : &narrow, (size_t)j->size);
+    return to;
+}
+
+typedef struct short_norm {
+    const wf_turned_norm *t;
+    column_job j;
+    int64_t parts;
+} short_norm;
+
+/* Rows [from, from + w). */
+static void norm_part(const short_norm *s, int64_t from, int64_t w)
+{
+    _Alignas(64) char room[2][PART];
+    double n, eps, one;
+    const wf_turned_norm *t = s->t;
+    const column_job *j = &s->j;
+    const wf_sum_kernels *sum = wf_sum_kernels_of(j->compute);
+    const int64_t step = w * j->size, to = (int64_t)wf_dtype_size(t->y_dtype);
+    char *x = room[0], *mean = t->mean, *rstd = (char *)t->rstd + from * j->size;
+    rows_of(j, 0, from * j->n, w, x, room[1]);
+    number(j, (double)j->n, &n);
+    if (mean) {
+        mean += from * j->size;
+        sum->tree(mean, x, w, j->n, w);
+        apply_one(j, WF_OP_DIV, mean, mean, &n, w, 2);
+    }
+    for (int64_t r = 0; mean && r < j->n; r++) {
+        apply(j, WF_OP_SUB, x + r * step, x + r * step, mean, w);
+    }
+    apply(j, WF_OP_MUL, room[1], x, x, j->n * w);
+    sum->tree(rstd, room[1], w, j->n, w);
+    apply_one(j, WF_OP_DIV, rstd, rstd, &n, w, 2);
+    apply_one(j, WF_OP_ADD, rstd, rstd, number(j, t->eps, &eps), w, 2);
+    apply(j, WF_OP_SQRT, rstd, rstd, NULL, w);
+    apply_one(j, WF_OP_DIV, rstd, number(j, 1, &one), rstd, w, 1);
+    for (int64_t r = 0; r < j->n; r++) {
+        char *row = x + r * step;
+        apply(j, WF_OP_MUL, row, row, rstd, w);
+        if (t->w) {
+            apply_one(j, WF_OP_MUL, row, row, (const char *)t->w + r * j->size, w, 2);
+        }
+        if (t->b) {
+            apply_one(j, WF_OP_ADD, row, row, (const char *)t->b + r * j->size, w, 2);
+        }
+    }
+    if (t->y_dtype != j->compute) {
+        wf_red_kernels_of(j->compute)->store(room[1], t->y_dtype, x, j->n * w);
+        x = room[1];
+    }
+    wf_kernels_now()->pack[wf_width(t->y_dtype)]((char *)t->y + from * j->n * to, j->n, x, 1, w,
+                                                 (size_t)w, (size_t)j->n);
+}
+
+static void norm_task(void *arg, int64_t begin, int64_t end)
+{
+    const short_norm *s = arg;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t from = i * s->t->rows / s->parts;
+        norm_part(s, from, (i + 1) * s->t->rows / s->parts - from);
+    }
+}
+
+bool wf_norm_turned(const wf_turned_norm *t)
+{
+    const wf_view x = {.dtype = (uint8_t)t->x_dtype};
+    const short_norm s = {.t = t,
+                          .j = {.compute = t->compute,
+                                .size = (int)wf_red_size(t->compute),
+                                .n = t->n,
+                                .src = &x,
+                                .data = {t->x},
+                                .turned = true},
+                          .parts = wf_turned_parts(t->rows, t->n, t->compute)};
+    /* Registers of 64 bytes take a row that fills one or two of them in little more than a column's time. */
+    if (s.parts == 0 || (wf_isa() == WF_ISA_AVX512 && t->n > WF_TURNED_ROW / 2)) {
+        return false;
+    }
+    wf_parallel_for(s.parts, COLUMNS_TASK / (t->n * (t->rows / s.parts)) + 1, norm_task,
+                    (void *)(uintptr_t)&s);
+    return true;
 }
 
 /* Do they go by columns? j is filled but for the data then. */

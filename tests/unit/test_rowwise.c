@@ -377,6 +377,9 @@ Test(rowwise, layer_and_rms_norm)
          i++) { /* groups of four rows and what is left of them, at every width */
         check_norm(WEFT_F32, 4 + i, i % 2 ? 256 : 1024, i % 3 != 0, i * 4);
     }
+    for (int n = 1; n < 66; n += 2) { /* short rows, which are turned where there are enough */
+        check_norm(float_types[n / 2 % 4], 63 + n * 7, n, n / 8 % 2, n);
+    }
     check_norm(WEFT_F32, 4100, 20, true, 1);
     check_norm(WEFT_F32, 9000, 130, true, 2);
     check_norm(WEFT_BF16, 4097, 33, true, 5);
