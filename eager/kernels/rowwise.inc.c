@@ -63,9 +63,12 @@
 const wf_row_kernels WF_JOIN(wf_row_kernels, WF_ISA)[2] = {KERNELS(f32), KERNELS(f64)};
 
 const wf_plane_kernels WF_JOIN(wf_plane_kernels, WF_ISA) = {
-#ifdef WF_HAS_PLANES
+#if WF_HAS_PLANES == 2
     {planes_f32, planes_bf16},
     {planes_bwd_f32, planes_bwd_bf16},
+#elif defined(WF_HAS_PLANES)
+    {NULL, planes_bf16},
+    {NULL, planes_bwd_bf16},
 #else
     {NULL, NULL},
     {NULL, NULL},

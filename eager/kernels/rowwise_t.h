@@ -203,7 +203,7 @@ static void FN(affine_runs)(void *yv, const void *xv, const void *wv, const void
         return;
     }
     int64_t i = 0, run = 0;
-#if ESIZE == 4 && defined(WF_HAS_PLANES)
+#if ESIZE == 4 && WF_HAS_PLANES == 2
     if (!nt) {
         run = n / each;
         i = run * each;
