@@ -744,6 +744,62 @@ Test(gemm, finished_rows_are_handed_on)
     wf_set_num_threads(1);
 }
 
+/* Two threads that meet in `done`. */
+typedef struct meeting {
+    pthread_mutex_t lock;
+    pthread_cond_t met;
+    pthread_t first;
+    bool anyone, both;
+} meeting;
+
+static void wait_for_another(void *arg, int64_t batch, int64_t row, int64_t count)
+{
+    meeting *m = arg;
+    struct timespec end;
+    (void)batch, (void)row, (void)count;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += 20;
+    pthread_mutex_lock(&m->lock);
+    if (!m->anyone)
+        m->anyone = true, m->first = pthread_self();
+    else if (!pthread_equal(m->first, pthread_self()))
+        m->both = true, pthread_cond_broadcast(&m->met);
+    while (!m->both && pthread_cond_timedwait(&m->met, &m->lock, &end) == 0)
+        ;
+    pthread_mutex_unlock(&m->lock);
+}
+
+/* A product with an epilogue is shared: a thread that has finished rows need not wait long for one that does, too. */
+Test(gemm, rows_handed_on_are_of_several_threads)
+{
+    static const int64_t shapes[][4] = {
+        {1, 256, 512, 256}, {1, 2048, 96, 128}, {1, 64, 1024, 512}, {16, 96, 64, 128}};
+    const int before = wf_num_threads();
+    for (size_t b = 0; b < BACKENDS; b++) {
+        wf_gemm_set_backend(backends[b]);
+        for (size_t t = 0; t < 4; t++)
+            for (size_t s = 0; s < sizeof shapes / sizeof *shapes && is_another(b, t); s++)
+                for (int threads = 2; threads <= 3; threads++) {
+                    const int64_t *h = shapes[s];
+                    operands o = make(float_types[t], h[0], h[1], h[2], h[3], s % 2 ? 0 : 2);
+                    meeting m = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                                 .met = PTHREAD_COND_INITIALIZER};
+                    o.d.done = wait_for_another;
+                    o.d.done_arg = &m;
+                    wf_set_num_threads(threads);
+                    const int rc = wf_gemm(&o.d);
+                    cr_assert(rc == WF_GEMM_DONE || rc == WF_GEMM_OK);
+                    cr_expect(m.both || rc == WF_GEMM_OK, "%s %s shape %zu, %d threads",
+                              wf_gemm_backend_name(), wf_dtype_name(float_types[t]), s, threads);
+                    cr_expect(rc == WF_GEMM_DONE || s == 2 || (threads == 3 && h[0] == 1),
+                              "%s %s shape %zu, %d threads: no rows", wf_gemm_backend_name(),
+                              wf_dtype_name(float_types[t]), s, threads);
+                    drop(&o);
+                }
+    }
+    wf_set_num_threads(before);
+}
+
 /* Sums of half types are f32 beside the result: of a part of it, at any number of threads. */
 Test(gemm, half_products_need_little_beside)
 {
