@@ -578,14 +578,20 @@ static int multiply_apart(const blocks *w, const wf_gemm_block *g)
 
 /*
  * The kernels turn a transposed B as they pack it, which under few rows of A takes as long as their arithmetic: such products are
- * C^T = B^T A^T, which turns the lesser A instead and reads B as it lies. A term is the same product either way, so the bits are.
+ * C^T = B^T A^T, which turns the lesser A instead and reads B as it lies. A transposed A of more rows than B has columns is read in
+ * place, too, as the second operand, and the lesser B is brought together. A term is the same product either way, so the bits are.
  * C is turned for it, which short sums do not pay for. (With AVX-512 oneDNN has most of these.)
  */
-static bool is_turned(const blocks *w, const wf_gemm_block *g)
+static bool is_turned(const wf_gemm_block *g)
 {
-    return w->way == BY_KERNELS && wf_isa() < WF_ISA_AVX512 && g->b_rs == 1 && g->b_cs != 1 &&
-           g->m >= (wf_dtype_size(g->dtype) == 2 ? 16 : 2) && g->m <= TURNED_ROWS &&
-           g->n >= 2 * g->m && g->k >= 8 && g->k >= g->m && g->n * g->k >= TURNED_TERMS;
+    if (wf_isa() >= WF_ISA_AVX512)
+        return false;
+    if (g->a_rs == 1 && g->a_cs != 1 && g->b_cs == 1)
+        return g->dtype == WEFT_F32 && g->n >= 16 && g->n <= TURNED_ROWS && g->m >= 2 * g->n &&
+               g->k >= g->m && g->m * g->n * (int64_t)sizeof(float) <= TURNED_BYTES;
+    return g->b_rs == 1 && g->b_cs != 1 && g->m >= (wf_dtype_size(g->dtype) == 2 ? 16 : 2) &&
+           g->m <= TURNED_ROWS && g->n >= 2 * g->m && g->k >= 8 && g->k >= g->m &&
+           g->n * g->k >= TURNED_TERMS;
 }
 
 static int multiply_turned(const wf_gemm_block *g)
@@ -657,8 +663,8 @@ static int run_block(const blocks *w, const wf_gemm_block *g)
              : w->packed           ? wf_dnnl_gemm_packed(g)
              : is_made_apart(w, g) ? multiply_apart(w, g)
              : w->way == BY_ONEDNN ? wf_dnnl_gemm(g)
-             : is_turned(w, g)     ? multiply_turned(g)
-                                   : WF_GEMM_UNSUPPORTED;
+             : w->way == BY_KERNELS && is_turned(g) ? multiply_turned(g)
+                                                    : WF_GEMM_UNSUPPORTED;
     return rc == WF_GEMM_UNSUPPORTED ? wf_gemm_builtin_block(g) : rc;
 }
 

@@ -30,7 +30,8 @@ enum {
     BLOCK_ROWS = 1 << 30,
     FEW_ROWS = SMALL,
     MANY_COLUMNS = 1 << 30,
-    FEW_TILES = 1
+    FEW_TILES = 1,
+    TURNS = 0
 };
 #else
 enum {
@@ -38,11 +39,43 @@ enum {
     BLOCK_ROWS = 192,
     FEW_ROWS = 256,
     MANY_COLUMNS = 512,
-    FEW_TILES = 6
+    FEW_TILES = 6,
+    TURNS = MR == 6
 };
 #endif
 /* Columns of a packed B, which every block of rows reads again. */
 enum { CHUNK = 2048 };
+
+#if defined(__AVX2__) && !defined(__AVX512F__)
+/* to[p * to_rs + r] := s[r * rs + p] for r, p < 8. */
+static inline void transpose_8x8(const float *s, int64_t rs, float *to, int64_t to_rs)
+{
+    WF_ROLLED
+    for (int h = 0; h < 2; h++, s += 4, to += 4 * to_rs) {
+        __m256 x[4];
+        WF_UNROLL
+        for (int r = 0; r < 4; r++)
+            x[r] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(s + r * rs)),
+                                        _mm_loadu_ps(s + (r + 4) * rs), 1);
+        const __m256 lo0 = _mm256_unpacklo_ps(x[0], x[1]), hi0 = _mm256_unpackhi_ps(x[0], x[1]);
+        const __m256 lo1 = _mm256_unpacklo_ps(x[2], x[3]), hi1 = _mm256_unpackhi_ps(x[2], x[3]);
+        _mm256_storeu_ps(to, _mm256_shuffle_ps(lo0, lo1, 0x44));
+        _mm256_storeu_ps(to + to_rs, _mm256_shuffle_ps(lo0, lo1, 0xEE));
+        _mm256_storeu_ps(to + 2 * to_rs, _mm256_shuffle_ps(hi0, hi1, 0x44));
+        _mm256_storeu_ps(to + 3 * to_rs, _mm256_shuffle_ps(hi0, hi1, 0xEE));
+    }
+}
+#endif
+
+/* For what is called in several places and is not to be copied for each. */
+#if defined(__clang__)
+#define ONCE __attribute__((noinline))
+#else
+#define ONCE __attribute__((noinline, noclone))
+#endif
+
+static ONCE void pack_any_f32(const float *src, int64_t rs, int64_t cs, int64_t rows, int64_t cols,
+                              int64_t width, float *restrict out);
 
 #define T float
 #define TILE_ALL 1
@@ -82,60 +115,46 @@ enum { CHUNK = 2048 };
 #undef V_STORE
 #undef V_SET1
 
-static inline float same_f32(float x)
-{
-    return x;
-}
-static inline double same_f64(double x)
-{
-    return x;
-}
-
 /*
  * Packing turns a strided matrix [rows][cols] into panels of `width` rows: panel q holds, for each
- * column p, its rows side by side; the last panel is filled up with zeros. B is packed by this, transposed, and rows of A are
- * brought together, as one panel of their columns.
+ * column p, its rows side by side; the last panel is filled up with zeros. B is packed by this, transposed, and A: as panels
+ * as high as a tile where its columns are neighbours (rs == 1), else its rows are brought together, as one panel of their columns.
  */
-#define DEFINE_PACK(name, S, T, convert)                                                           \
-    static void name(const S *src, int64_t rs, int64_t cs, int64_t rows, int64_t cols,             \
-                     int64_t width, T *restrict out)                                               \
+enum { WHOLE = 2 * sizeof(vec_f32) }; /* bytes of a row of B's panels */
+#define DEFINE_PACK(name, T)                                                                       \
+    static ONCE void name(const T *src, int64_t rs, int64_t cs, int64_t rows, int64_t cols,        \
+                          int64_t width, T *restrict out)                                          \
     {                                                                                              \
-        for (int64_t i = 0; i < rows; i += width) {                                                \
-            int64_t w = rows - i < width ? rows - i : width, stride = width;                       \
-            const S *s = src + i * rs;                                                             \
-            if (rs == 1 && w == width) {                                                           \
-                for (int64_t p = 0; p < cols; p++)                                                 \
-                    for (int64_t r = 0; r < width; r++)                                            \
-                        out[p * stride + r] = convert(s[p * cs + r]);                              \
-            } else if (rs == 1) {                                                                  \
-                for (int64_t p = 0; p < cols; p++) {                                               \
-                    for (int64_t r = 0; r < w; r++)                                                \
-                        out[p * stride + r] = convert(s[p * cs + r]);                              \
-                    for (int64_t r = w; r < stride; r++)                                           \
-                        out[p * stride + r] = 0;                                                   \
+        /* Few columns of all panels at a time: rows of neighbours are read as memory likes it. */ \
+        for (int64_t p0 = 0; p0 < cols; p0 += 16)                                                  \
+            for (int64_t i = 0; i < rows; i += width) {                                            \
+                const int64_t w = rows - i < width ? rows - i : width;                             \
+                const int64_t n = cols - p0 < 16 ? cols - p0 : 16;                                 \
+                const T *s = src + i * rs + p0 * cs;                                               \
+                T *to = out + i * cols + p0 * width;                                               \
+                for (int64_t p = 0; rs == 1 && p < n; p++, s += cs, to += width) {                 \
+                    __builtin_prefetch(s + 16 * cs);                                               \
+                    if (w == WHOLE / (int64_t)sizeof(T))                                           \
+                        memcpy(to, s, WHOLE);                                                      \
+                    else if (w < 4 || w > 16)                                                      \
+                        memcpy(to, s, (size_t)w * sizeof(T));                                      \
+                    else {                                                                         \
+                        for (int64_t r = 0; r + 4 < w; r += 4)                                     \
+                            memcpy(to + r, s + r, 4 * sizeof(T));                                  \
+                        memcpy(to + w - 4, s + w - 4, 4 * sizeof(T));                              \
+                    }                                                                              \
+                    if (w < width)                                                                 \
+                        memset(to + w, 0, (size_t)(width - w) * sizeof(T));                        \
                 }                                                                                  \
-            } else {                                                                               \
-                for (int64_t p0 = 0; p0 < cols; p0 += 16) {                                        \
-                    int64_t p1 = p0 + 16 < cols ? p0 + 16 : cols;                                  \
+                for (int64_t p = 0; rs != 1 && p < n; p++, s += cs, to += width) {                 \
                     for (int64_t r = 0; r < w; r++)                                                \
-                        for (int64_t p = p0; p < p1; p++)                                          \
-                            out[p * stride + r] = convert(s[r * rs + p * cs]);                     \
-                    for (int64_t r = w; r < stride; r++)                                           \
-                        for (int64_t p = p0; p < p1; p++)                                          \
-                            out[p * stride + r] = 0;                                               \
+                        to[r] = s[r * rs];                                                         \
+                    if (w < width)                                                                 \
+                        memset(to + w, 0, (size_t)(width - w) * sizeof(T));                        \
                 }                                                                                  \
             }                                                                                      \
-            out += cols * stride;                                                                  \
-        }                                                                                          \
     }
-DEFINE_PACK(pack_any_f32, float, float, same_f32)
-
-/* For what is called in several places and is not to be copied for each. */
-#if defined(__clang__)
-#define ONCE __attribute__((noinline))
-#else
-#define ONCE __attribute__((noinline, noclone))
-#endif
+DEFINE_PACK(pack_any_f32, float)
 
 static inline void transpose_4x4(const float *s, int64_t rs, float *to, int64_t to_rs)
 {
@@ -176,25 +195,6 @@ static void transpose_16x16(const char *s, int64_t rs, float *out, int64_t to_rs
         _mm512_storeu_ps(to + to_rs, _mm512_shuffle_ps(lo0, lo1, 0xEE));
         _mm512_storeu_ps(to + 2 * to_rs, _mm512_shuffle_ps(hi0, hi1, 0x44));
         _mm512_storeu_ps(to + 3 * to_rs, _mm512_shuffle_ps(hi0, hi1, 0xEE));
-    }
-}
-#endif
-
-#if defined(__AVX2__) && !defined(__AVX512F__)
-static inline void transpose_8x8(const float *s, int64_t rs, float *to, int64_t to_rs)
-{
-    for (int h = 0; h < 2; h++, s += 4, to += 4 * to_rs) {
-        __m256 x[4];
-        WF_UNROLL
-        for (int r = 0; r < 4; r++)
-            x[r] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(s + r * rs)),
-                                        _mm_loadu_ps(s + (r + 4) * rs), 1);
-        const __m256 lo0 = _mm256_unpacklo_ps(x[0], x[1]), hi0 = _mm256_unpackhi_ps(x[0], x[1]);
-        const __m256 lo1 = _mm256_unpacklo_ps(x[2], x[3]), hi1 = _mm256_unpackhi_ps(x[2], x[3]);
-        _mm256_storeu_ps(to, _mm256_shuffle_ps(lo0, lo1, 0x44));
-        _mm256_storeu_ps(to + to_rs, _mm256_shuffle_ps(lo0, lo1, 0xEE));
-        _mm256_storeu_ps(to + 2 * to_rs, _mm256_shuffle_ps(hi0, hi1, 0x44));
-        _mm256_storeu_ps(to + 3 * to_rs, _mm256_shuffle_ps(hi0, hi1, 0xEE));
     }
 }
 #endif
@@ -254,7 +254,7 @@ static ONCE void pack_f32(const float *src, int64_t rs, int64_t cs, int64_t rows
     }
 }
 
-DEFINE_PACK(pack_f64, double, double, same_f64)
+DEFINE_PACK(pack_f64, double)
 
 /* Elements of 16 bits as f32: `outer` rows of `inner`, HALF_PIECE at most, `stride` apart, to rows `to` apart. Elements that are
  * not neighbours but `step` apart are first brought together. */
@@ -347,6 +347,11 @@ static int reads_b_in_place(const wf_gemm_block *g)
 /* Rows so many bytes apart have their lines in the same few places of the first cache. */
 enum { CACHE_WAY = 4096 };
 
+static int64_t tile_height(const wf_gemm_block *g, int64_t m, int64_t i)
+{
+    return g->dtype == WEFT_F64 ? height_f64(m, i) : height_f32(m, i);
+}
+
 static int64_t columns_of_tile(int dtype)
 {
     return dtype == WEFT_F64 ? 2 * VL_F64 : 2 * VL_F32;
@@ -364,7 +369,25 @@ static int reads_a_in_place(const wf_gemm_block *g)
                              (g->n < MANY_COLUMNS && g->a_rs * size % CACHE_WAY != 0)));
 }
 
-/* Distance of rows of A that are brought together: they keep out of each other's way. */
+/* A whose columns are neighbours is brought together in panels as high as a tile. (Halves are widened along their rows.) */
+static int packs_tiles(const wf_gemm_block *g)
+{
+    return is_computed(g) && lies_along(g->a_rs, g->a_cs);
+}
+
+static void pack_tiles(const wf_gemm_block *g, int64_t from, int64_t m, int64_t len, void *out)
+{
+    const int64_t size = g->dtype == WEFT_F64 ? 8 : 4;
+    for (int64_t i = 0, rows, end; i < m; i = end) {
+        for (rows = tile_height(g, m, i), end = i + rows;
+             end < m && tile_height(g, m, end) == rows;)
+            end += rows;
+        pack(g->dtype, g->a, from + i * g->a_rs, g->a_rs, g->a_cs, end - i, len, rows,
+             (char *)out + i * len * size);
+    }
+}
+
+/* Distance of rows of A that are brought together else: they keep out of each other's way. */
 static int64_t row_of_a(const wf_gemm_block *g)
 {
     return round_up(wf_gemm_slice(g->k), 16) + 16;
@@ -373,14 +396,25 @@ static int64_t row_of_a(const wf_gemm_block *g)
 static int64_t rows_at_once(const wf_gemm_block *g)
 {
     const int64_t row = wf_gemm_slice(g->k) * (g->dtype == WEFT_F64 ? 8 : 4);
-    const int64_t rows = BLOCK_BYTES / row / MR * MR, most = rows < BLOCK_ROWS ? rows : BLOCK_ROWS;
-    return most < g->m ? most : g->m;
+    if (g->m <= BLOCK_ROWS && g->m * row <= BLOCK_BYTES)
+        return g->m; /* small products notice a division */
+    const int64_t rows = BLOCK_BYTES / row / MR * MR;
+    return rows < BLOCK_ROWS ? rows : BLOCK_ROWS;
 }
 
 /* A panel of B is packed when its tiles are made, which then find it in the first cache, unless further rows want it, too. */
 static int packs_panels(const wf_gemm_block *g)
 {
     return !reads_b_in_place(g) && g->m <= rows_at_once(g);
+}
+
+/* Sums that are too short for that hide nothing. */
+enum { SHORT_SUM = 32 };
+
+/* Panels of a transposed B are packed under the arithmetic of their first tile. */
+static int turns_panels(const wf_gemm_block *g)
+{
+    return TURNS && g->dtype == WEFT_F32 && g->b_rs == 1 && g->m >= MR && g->k >= SHORT_SUM;
 }
 
 typedef struct parts {
@@ -479,31 +513,41 @@ static void block_run(const wf_gemm_block *g)
     const int64_t kc = wf_gemm_slice(g->k), nr = columns_of_tile(g->dtype), most = rows_at_once(g);
     const int b_in_place = reads_b_in_place(g), a_in_place = reads_a_in_place(g);
     const int64_t step = packs_panels(g) ? nr : CHUNK;
-    const int64_t a_rs = a_in_place ? g->a_rs : row_of_a(g), a_cs = a_in_place ? g->a_cs : 1;
+    const int turns = !b_in_place && turns_panels(g);
+    const int tiles = !a_in_place && packs_tiles(g);
+    const int64_t a_rs = a_in_place ? g->a_rs : tiles ? 0 : row_of_a(g);
+    const int64_t a_cs = a_in_place ? g->a_cs : 1;
     for (int64_t k0 = 0; k0 < g->k; k0 += kc) {
         const int64_t len = g->k - k0 < kc ? g->k - k0 : kc;
         const int add = g->add || k0 > 0;
         for (int64_t j = 0; j < g->n; j += step) {
             const int64_t n = g->n - j < step ? g->n - j : step;
-            const int64_t first = b_in_place ? n - (n % nr % (nr / 2) ? n % nr : 0) : 0;
+            const int64_t rest = n & (nr - 1); /* behind whole panels */
+            const int64_t first = b_in_place ? n - (rest & (nr / 2 - 1) ? rest : 0)
+                                  : turns    ? n - rest
+                                             : 0;
+            const int64_t b_from = k0 * g->b_rs + j * g->b_cs;
             if (first < n)
-                pack(g->dtype, g->b, k0 * g->b_rs + (j + first) * g->b_cs, g->b_cs, g->b_rs,
-                     n - first, len, nr, pb);
+                pack(g->dtype, g->b, b_from + first * g->b_cs, g->b_cs, g->b_rs, n - first, len, nr,
+                     pb + (turns ? (size_t)(first * len) * sizeof(float) : 0));
             for (int64_t i = 0; i < g->m; i += most) {
                 const int64_t m = g->m - i < most ? g->m - i : most;
                 const int64_t from = i * g->a_rs + k0 * g->a_cs, to = i * ldc + j;
-                if (!a_in_place && (step > nr || j == 0))
+                const int once = step > nr || j == 0;
+                if (tiles && once)
+                    pack_tiles(g, from, m, len, pa);
+                else if (!a_in_place && once)
                     pack(g->dtype, g->a, from, g->a_cs, g->a_rs, len, m, a_rs, pa);
                 if (g->dtype == WEFT_F64)
                     slice_f64(m, n, len, a_in_place ? (const double *)g->a + from : (void *)pa,
                               a_rs, a_cs, (double *)(void *)pb,
-                              b_in_place ? (const double *)g->b + k0 * g->b_rs + j : NULL, g->b_rs,
+                              b_in_place ? (const double *)g->b + b_from : NULL, g->b_rs, 0,
                               (double *)acc + to, ldc, add);
                 else
                     slice_f32(m, n, len, a_in_place ? (const float *)g->a + from : (void *)pa, a_rs,
                               a_cs, (float *)(void *)pb,
-                              b_in_place ? (const float *)g->b + k0 * g->b_rs + j : NULL, g->b_rs,
-                              (float *)acc + to, ldc, add);
+                              b_in_place || (turns && i == 0) ? (const float *)g->b + b_from : NULL,
+                              turns ? g->b_cs : g->b_rs, turns, (float *)acc + to, ldc, add);
             }
         }
     }

@@ -20,6 +20,12 @@
 #define WF_UNROLL _Pragma("GCC unroll 16")
 #endif
 
+#if defined(__clang__)
+#define WF_ROLLED _Pragma("clang loop unroll(disable)")
+#else
+#define WF_ROLLED _Pragma("GCC unroll 1")
+#endif
+
 #if defined(__AVX512F__)
 typedef __m512 vec_f32;
 typedef __m512d vec_f64;

@@ -10,6 +10,8 @@
 /* Rows up to which waiting for B in place is not hidden by arithmetic, and how many rows of B ahead it is asked for. */
 #define FEW 8
 #define AHEAD 10
+/* Distance of rows of B from which on the processor does not ask for the next one by itself. */
+#define FAR_APART 256
 
 /* c[0..rows) x [0..nr) := or += a * b, in `nv` vectors of columns. Element (i, p) of A lies at
  * a[i * rs + p * ps]; b has kc rows of nv * VL readable elements. `twice`: a full tile with ps == 1 and a packed B in steps of
@@ -155,34 +157,105 @@ static void F(tile_first)(int64_t kc, const T *a, int64_t rs, int64_t ps, const 
 }
 #endif
 
+#if TILE_TWICE
+/* A full tile that turns its panel of a transposed B, a step of eight ahead of the arithmetic that this is done under. */
+static void F(tile_turning)(int64_t kc, const T *a, int64_t rs, int64_t ps, const T *b, int64_t ldb,
+                            T *c, int64_t ldc, int add, T *panel)
+{
+    V acc[MR][2];
+    const T *a0 = a, *a1 = a + 3 * rs;
+    WF_UNROLL
+    for (int i = 0; i < MR; i++)
+        acc[i][0] = acc[i][1] = V_SET1(0);
+    for (int64_t p = -VL; p < kc; p += VL) {
+        const int64_t next = p + VL;
+        if (next + VL <= kc) {
+            WF_ROLLED
+            for (int64_t j = 0; j < NR; j += VL)
+                transpose_8x8(b + j * ldb + next, ldb, panel + next * NR + j, NR);
+        } else
+            pack_any_f32(b + next, ldb, 1, NR, kc - next, NR, panel + next * NR);
+        const int64_t end = p < 0 ? 0 : next < kc ? VL : kc - p;
+        const T *row = panel + p * NR;
+        for (int64_t q = 0; q < end; q++, row += NR, a0 += ps, a1 += ps) {
+            const V b0 = V_LOAD(row), b1 = V_LOAD(row + VL);
+            WF_UNROLL
+            for (int i = 0; i < MR; i++) {
+                const V ai = V_SET1((i < 3 ? a0 : a1)[i % 3 * rs]);
+                acc[i][0] = V_FMA(ai, b0, acc[i][0]);
+                acc[i][1] = V_FMA(ai, b1, acc[i][1]);
+            }
+        }
+    }
+    WF_UNROLL
+    for (int i = 0; i < MR; i++)
+        for (int h = 0; h < 2; h++) {
+            T *ci = c + i * ldc + h * VL;
+            if (add)
+                acc[i][h] = acc[i][h] + V_LOAD(ci);
+            V_STORE(ci, acc[i][h]);
+        }
+}
+#endif
+
+/* Height of the tile of rows from i on. The last ones share what would leave one of them with fewer than four rows, of which the
+ * sums wait for each other: one row takes as long as four. */
+static inline int64_t F(height)(int64_t m, int64_t i)
+{
+    const int64_t left = m - i;
+    if (left <= MR)
+        return left;
+    if (left > 2 * MR + 1 || i == 0 || sizeof(T) == 8)
+        return MR;
+    return left < MR + 4 ? (left + 1) / 2 : left > 2 * MR ? MR - 1 : MR;
+}
+
 /* One k slice of a block. B lies packed in panels of NR columns, or in place (direct) but for a last panel that does
  * not fill its vectors, which pb has. A panel in place that several tiles read is copied behind that
- * one: rows a multiple of 4 KiB apart would push each other out of L1. */
+ * one: rows a multiple of 4 KiB apart would push each other out of L1. A lies by its strides or, if a_rs is 0, in panels of one
+ * tile, whose rows are side by side. `turned`: B is transposed, its columns lie at direct, and pb is to have it packed. */
 static void F(slice)(int64_t m, int64_t n, int64_t kc, const T *a, int64_t a_rs, int64_t a_cs,
-                     T *pb, const T *direct, int64_t ldb, T *c, int64_t ldc, int add)
+                     T *pb, const T *direct, int64_t ldb, int turned, T *c, int64_t ldc, int add)
 {
+    const int64_t rs = a_rs ? a_rs : 1, step = a_rs ? a_rs : kc; /* of rows of a tile, and of all */
+    const int ahead = TILE_ALL && direct && !turned && m >= 4 * MR && ldb >= FAR_APART;
+    const int64_t share = ahead ? kc * MR / (m - MR) : 0; /* rows of B for a tile of A */
     for (int64_t j = 0; j < n; j += NR) {
         int64_t nr = n - j < NR ? n - j : NR;
-        int in_place = direct && nr % VL == 0;
+        int in_place = direct && !turned && nr % VL == 0;
         int copy = in_place && m > MR && ldb > NR;
         T *panel = pb + NR * kc;
-        const T *b = copy ? panel : in_place ? direct + j : direct ? pb : pb + j * kc;
+        const T *b = copy ? panel : in_place ? direct + j : direct && !turned ? pb : pb + j * kc;
         int64_t done = 0;
+#if TILE_TWICE
+        if (turned && direct && nr == NR) {
+            F(tile_turning)
+            (kc, a, rs, a_rs ? a_cs : MR, direct + j * ldb, ldb, c + j, ldc, add, pb + j * kc);
+            done = MR;
+        }
+#endif
 #if TILE_ALL
         if (copy && nr == NR) {
             F(tile_first)
-            (kc, a, a_rs, a_cs, direct + j, ldb, c + j, ldc, add, panel);
+            (kc, a, rs, a_rs ? a_cs : MR, direct + j, ldb, c + j, ldc, add, panel);
             done = MR;
         }
 #endif
         for (int64_t p = 0; copy && !done && p < kc; p++)
             for (int64_t x = 0; x < nr; x += VL)
                 V_STORE(panel + p * NR + x, V_LOAD(direct + j + p * ldb + x));
-        for (int64_t i = done; i < m; i += MR) {
-            int64_t rows = m - i < MR ? m - i : MR;
-            for (int64_t r = 0; r < rows;)
-                r += F(tile)(rows - r, kc, a + (i + r) * a_rs, a_rs, a_cs, b,
-                             in_place && !copy ? ldb : NR, c + (i + r) * ldc + j, ldc, nr, add);
+        const int64_t bs = in_place && !copy ? ldb : NR;
+        const T *ai = a + done * step, *next = share ? direct + j + 2 * NR - 1 : NULL;
+        for (int64_t i = done, rows; i < m; i += rows, ai += rows * step) {
+            rows = F(height)(m, i);
+            const int64_t ps = a_rs ? a_cs : rows;
+            T *ci = c + i * ldc + j;
+            int64_t r = F(tile)(rows, kc, ai, rs, ps, b, bs, ci, ldc, nr, add);
+            while (sizeof(T) == 8 && r < rows)
+                r += F(tile)(rows - r, kc, ai + r * rs, rs, ps, b, bs, ci + r * ldc, ldc, nr, add);
+            /* The next panel, a share under each tile: its rows are too far apart for the processor to see them coming. */
+            for (int64_t q = 0; q < share; q++, next += ldb)
+                __builtin_prefetch(next, 0, 2);
         }
     }
 }
