@@ -21,6 +21,7 @@
 enum { LANES = WF_LL_LANES };
 #define P(...) wf_text_putf(t, __VA_ARGS__)
 
+typedef struct elem elem;
 typedef struct rows {
     wf_text *t;
     const wf_kernel *k;
@@ -29,9 +30,10 @@ typedef struct rows {
     uint64_t used[2];          /* operands that ELEM stages read; write */
     int heaviest;              /* the ELEM stage that computes most */
     wf_ll slot[WF_ROWS_SLOTS]; /* operand of a single value */
+    elem **elem;               /* of each stage, NULL for those of single values */
 } rows;
 
-typedef struct elem {
+struct elem {
     rows *w;
     const wf_stage *st;
     wf_ll_split split;
@@ -47,7 +49,7 @@ typedef struct elem {
     wf_ll_total totals[WF_KIR_MAX_OUT];
     uint64_t used[2]; /* operands that are read; written */
     wf_ll uniform[WF_KIR_MAX_PARAM], quick_uniform[WF_KIR_MAX_PARAM];
-} elem;
+};
 
 static int ndst(const rows *w)
 {
@@ -141,13 +143,13 @@ static int add_total(elem *e, int out, wf_kprim op, wf_why *why)
     wf_ll_total *x = &e->totals[e->ntotal++];
     x->out = out;
     x->type = wf_kir_type(e->split.body, e->split.body->out[out]);
-    x->identity = wf_ll_identity_of(op, x->type);
-    x->op = op;
+    wf_ll_set_op(x, op);
+    x->identity = wf_ll_identity_of(x->op, x->type);
     x->ordered = op == WF_KP_ADD || op == WF_KP_MUL;
     e->ordered |= x->ordered;
     wf_kir_init(&x->combine);
     const wf_kref a = wf_kir_param(&x->combine, x->type), b = wf_kir_param(&x->combine, x->type);
-    wf_kir_output(&x->combine, wf_kir_op(&x->combine, op, a, b, WF_KREF_NONE));
+    wf_kir_output(&x->combine, wf_kir_op(&x->combine, x->op, a, b, WF_KREF_NONE));
     return wf_kir_finish(&x->combine, why);
 }
 
@@ -207,12 +209,15 @@ static int open_elem(elem *e, wf_why *why)
 
 static void close_elem(elem *e)
 {
+    if (!e)
+        return;
     for (int x = 0; x < e->ntotal; x++)
         wf_kir_free(&e->totals[x].combine);
     if (e->hurried.n > 0)
         wf_ll_split_free(&e->quick);
     wf_kir_free(&e->hurried);
     wf_ll_split_free(&e->split);
+    free(e);
 }
 
 /* Operands that do not vary, in all lanes; what follows from them alone. */
@@ -382,9 +387,13 @@ static void group_vector(elem *e, int j)
     }
     for (int x = 0; x < e->ntotal; x++) {
         const wf_ll_total *r = &e->totals[x];
-        const wf_ll T = wf_ll_type(r->type, w->lanes),
-                    y = output_of(e, (uint32_t)r->out, tag, param);
+        const wf_ll T = wf_ll_type(r->type, w->lanes);
+        wf_ll y = output_of(e, (uint32_t)r->out, tag, param);
         snprintf(acc, sizeof acc, "%%s%da%d_%d", e->n, x, j);
+        if (r->mirrored) {
+            P("  %%%sm%d = fneg %s %s\n", tag, x, T.s, y.s);
+            snprintf(y.s, sizeof y.s, "%%%sm%d", tag, x);
+        }
         snprintf(name, sizeof name, "%sc%d_", tag, x);
         if (e->stored)
             P("  %%s%dap%d = getelementptr %s, ptr %%s%dacc%d, i64 %%s%dat\n"
@@ -512,17 +521,6 @@ static void group_pointers(elem *e)
     }
 }
 
-/* Lanes of totals in memory, before the first group. */
-static void start_lanes(elem *e)
-{
-    wf_text *t = e->w->t;
-    for (int x = 0; x < e->ntotal && e->stored; x++) {
-        const wf_kty type = e->totals[x].type;
-        P("  store %s %s, ptr %%s%dacc%d, align 64\n", wf_ll_type(type, LANES).s,
-          wf_ll_const(type, LANES, e->totals[x].identity).s, e->n, x);
-    }
-}
-
 /* Lanes of totals in registers, now ('n') or before the group ('a'), to the place-th 64 in memory. */
 static void put_lanes(elem *e, int x, const char *prefix, char which, int place)
 {
@@ -567,16 +565,15 @@ static void lanes_so_far(elem *e, const char *from)
         P("  %%s%dshort = icmp eq i64 %%s%di, %%wholen\n", n, n);
     P("  br i1 %%s%dshort, label %%s%dkeep, label %%s%dkept\ns%dkeep:\n", n, n, n, n);
     for (int x = 0; x < e->ntotal; x++) {
-        const wf_ll V = wf_ll_type(e->totals[x].type, LANES);
         char prefix[24];
         snprintf(prefix, sizeof prefix, "s%dx%d", n, x);
         if (!e->stored && is_folded(e, x))
             put_lanes(e, x, prefix, 'a', 1);
         else if (e->stored)
             P("  %%s%dw%d = getelementptr %s, ptr %%s%dacc%d, i64 1\n"
-              "  %%s%dx%d = load %s, ptr %%s%dacc%d, align 64\n"
-              "  store %s %%s%dx%d, ptr %%s%dw%d, align 64\n",
-              n, x, V.s, n, x, n, x, V.s, n, x, V.s, n, x, n, x);
+              "  %%s%dx%d = call ptr @memcpy(ptr %%s%dw%d, ptr %%s%dacc%d, i64 %u)\n",
+              n, x, wf_ll_type(e->totals[x].type, LANES).s, n, x, n, x, n, x, n, x,
+              LANES * wf_ll_bytes(e->totals[x].type));
     }
     P("  br label %%s%dkept\ns%dkept:\n", n, n);
 }
@@ -586,7 +583,6 @@ static void group_loop(elem *e, const char *from)
 {
     wf_text *t = e->w->t;
     const int n = e->n;
-    start_lanes(e);
     P("  br label %%s%dgrp\ns%dgrp:\n  %%s%di = phi i64 [ %%s%dlo, %%s%d%s ], [ %%s%dinext, "
       "%%s%dnext ]\n",
       n, n, n, n, n, from, n, n);
@@ -648,7 +644,10 @@ static void block_end(elem *e)
         snprintf(prefix, sizeof prefix, "s%df%d", n, x);
         const wf_ll part =
             is_folded(e, x) ? fold_lanes(e, x, prefix) : wf_ll_halve(t, r, e->w->lanes, prefix, v);
-        P("  %%s%dpart%d = bitcast %s %s to %s\n", n, x, S.s, part.s, S.s);
+        if (r->mirrored)
+            P("  %%s%dpart%d = fneg %s %s\n", n, x, S.s, part.s);
+        else
+            P("  %%s%dpart%d = bitcast %s %s to %s\n", n, x, S.s, part.s, S.s);
         char name[32], old[32];
         snprintf(name, sizeof name, "%%s%dpart%d", n, x);
         if (is_folded(e, x))
@@ -786,32 +785,34 @@ static void choose_loop(elem *e)
     }
 }
 
-static int elem_stage(rows *w, const wf_stage *st, int n, wf_why *why)
+static int make_elem(rows *w, int n, wf_why *why)
 {
-    wf_text *t = w->t;
     elem *e = calloc(1, sizeof *e);
     if (!e)
         return wf_fail(why, WEFT_ENOMEM, "no memory for the text of %s", w->k->name);
-    *e = (elem){.w = w, .st = st, .n = n, .nsub = LANES / w->lanes, .step = LANES};
+    *e = (elem){.w = w, .st = &w->r->stage[n], .n = n, .nsub = LANES / w->lanes, .step = LANES};
+    w->elem[n] = e;
     const int status = open_elem(e, why);
-    if (status == 0) {
+    if (status == 0)
         choose_loop(e);
-        uniforms(e);
-        for (int x = 0; x < e->ntotal; x++)
-            if (has_levels(e, x)) {
-                const wf_ll V = wf_ll_type(e->totals[x].type, LANES);
-                P("  store %s %s, ptr %%s%dlane%d, align 64\n", V.s,
-                  wf_ll_const(e->totals[x].type, LANES, e->totals[x].identity).s, n, x);
-            }
-        if (e->ordered)
-            blocks(e);
-        else
-            one_block(e);
-        totals(e);
-    }
-    close_elem(e);
-    free(e);
     return status;
+}
+
+static void elem_stage(elem *e)
+{
+    wf_text *t = e->w->t;
+    uniforms(e);
+    for (int x = 0; x < e->ntotal; x++)
+        if (has_levels(e, x)) {
+            const wf_ll V = wf_ll_type(e->totals[x].type, LANES);
+            P("  store %s %s, ptr %%s%dlane%d, align 64\n", V.s,
+              wf_ll_const(e->totals[x].type, LANES, e->totals[x].identity).s, e->n, x);
+        }
+    if (e->ordered)
+        blocks(e);
+    else
+        one_block(e);
+    totals(e);
 }
 
 /* The functions of llvm_calls.c; what is not called leaves no trace in the object. */
@@ -822,7 +823,8 @@ static void declare_callees(wf_text *t)
         P("declare float @wf_fold_%s_f32(ptr, i64, i64, i64)\n"
           "declare double @wf_fold_%s_f64(ptr, i64, i64, i64)\n",
           what[i], what[i]);
-    P("declare void @wf_rest(ptr, ptr, i64, i64, i64)\n");
+    P("declare void @wf_rest(ptr, ptr, i64, i64, i64)\ndeclare ptr @memset(ptr, i32, i64)\n"
+      "declare ptr @memcpy(ptr, ptr, i64)\n");
 }
 
 /* -- the kernel ---------------------------------------------------------------------------------------------- */
@@ -838,6 +840,24 @@ static void ahead(const rows *w, int i)
       "  %%H%d = select i1 %%HZ%d, i64 0, i64 %%HA%d\n",
       i, i, wf_ll_bytes(operand_type(w, i)), i, i, NEAR, i, i, FAR - NEAR, i, i, NEAR, i, i, i, i,
       i, i);
+}
+
+/* Where totals have their lanes: those of a block, those put aside and those of all blocks, or the last alone. */
+static void lane_memory(const elem *e)
+{
+    wf_text *t = e->w->t;
+    for (int x = 0; x < e->ntotal; x++) {
+        const wf_ll_total *r = &e->totals[x];
+        const wf_ll V = wf_ll_type(r->type, LANES);
+        if (!is_folded(e, x)) {
+            P("  %%s%dlane%d = alloca %s, align 64\n", e->n, x, V.s);
+            continue;
+        }
+        P("  %%s%dacc%d = alloca [3 x %s], align 64\n", e->n, x, V.s);
+        if (e->stored)
+            P("  %%s%dstart%d = call %s @%s(ptr %%s%dacc%d, i64 0, i64 0, i64 0)\n", e->n, x,
+              wf_ll_type(r->type, 1).s, wf_ll_fold_name(r).s, e->n, x);
+    }
 }
 
 static void entry(rows *w)
@@ -868,27 +888,16 @@ static void entry(rows *w)
         if ((used[0] | used[1]) >> i & 1)
             P("  %%buf%d = alloca %s, align 64\n", i, B.s);
         if ((used[0] & ~source_operands(w)) >> i & 1)
-            P("  store %s zeroinitializer, ptr %%buf%d\n", B.s, i);
+            P("  %%zero%d = call ptr @memset(ptr %%buf%d, i32 0, i64 %u)\n", i, i,
+              LANES * wf_ll_bytes(operand_type(w, i)));
     }
     for (int i = 0; i < n; i++)
         if (asked_sources(w) >> i & 1)
             ahead(w, i);
     P("  %%errora = getelementptr ptr, ptr %%ptr, i64 %d\n  %%error = load ptr, ptr %%errora\n", n);
     for (int s = 0; s < w->r->nstage; s++)
-        for (uint32_t o = 0, x = 0; o < w->r->stage[s].body.nout; o++) {
-            const wf_stage *st = &w->r->stage[s];
-            if (st->kind != WF_ST_ELEM ||
-                (st->out[o].kind != WF_PORT_TOTAL && st->out[o].kind != WF_PORT_CHECK))
-                continue;
-            const wf_ll_total total = {.type = wf_kir_type(&st->body, st->body.out[o]),
-                                       .op = (wf_kprim)st->out[o].op};
-            const wf_ll V = wf_ll_type(total.type, LANES);
-            if (wf_ll_fold_name(&total).s[0])
-                P("  %%s%dacc%u = alloca [3 x %s], align 64\n", s, x, V.s);
-            else
-                P("  %%s%dlane%u = alloca %s, align 64\n", s, x, V.s);
-            x++;
-        }
+        if (w->elem[s])
+            lane_memory(w->elem[s]);
     for (int i = 0; i < w->k->nscalar; i++)
         P("  %%C%d = getelementptr i64, ptr %%scalar, i64 %d\n  %%sc%d = load %s, ptr %%C%d\n", i,
           i, i, wf_ll_type((wf_kty)w->r->scalar_type[i], 1).s, i);
@@ -952,18 +961,9 @@ static void tables(const rows *w)
         }
 }
 
-int wf_ll_rows(wf_text *t, const wf_kernel *k, int lanes, int registers, wf_why *why)
+static void text_of_rows(rows *w)
 {
-    rows *w = calloc(1, sizeof *w);
-    if (!w)
-        return wf_fail(why, WEFT_ENOMEM, "no memory for the text of %s", k->name);
-    w->t = t;
-    w->k = k;
-    w->r = k->rows;
-    w->lanes = lanes;
-    w->registers = registers;
-    w->heaviest = -1;
-    int status = 0;
+    wf_text *t = w->t;
     tables(w);
     entry(w);
     for (int s = 0; s < w->r->nstage; s++)
@@ -974,7 +974,7 @@ int wf_ll_rows(wf_text *t, const wf_kernel *k, int lanes, int registers, wf_why 
     row_pointers(w);
     const uint64_t results = (UINT64_C(1) << ndst(w)) - 1;
     move_rests(w, w->used[0] & source_operands(w), false);
-    for (int s = 0; s < w->r->nstage && status == 0; s++) {
+    for (int s = 0; s < w->r->nstage; s++) {
         const wf_stage *st = &w->r->stage[s];
         if (s == w->r->cut)
             wf_ll_before_cut(t);
@@ -983,15 +983,42 @@ int wf_ll_rows(wf_text *t, const wf_kernel *k, int lanes, int registers, wf_why 
         else if (st->kind == WF_ST_PICK)
             pick_stage(w, st, s);
         else if (st->kind == WF_ST_ELEM)
-            status = elem_stage(w, st, s, why);
+            elem_stage(w->elem[s]);
         if (s == w->r->cut)
-            wf_ll_behind_cut(t, k, w->slot);
+            wf_ll_behind_cut(t, w->k, w->slot);
     }
     P("  br label %%rowout\nrowout:\n");
     move_rests(w, w->used[1] & results, true);
     P("  br label %%rowend\nrowend:\n  %%rnext = add i64 %%r, 1\n"
       "  %%rmore = icmp slt i64 %%rnext, %%end\n  br i1 %%rmore, label %%row, label %%done\n"
       "done:\n  ret void\n}\n");
+}
+
+int wf_ll_rows(wf_text *t, const wf_kernel *k, int lanes, int registers, wf_why *why)
+{
+    rows *w = calloc(1, sizeof *w);
+    elem **all = calloc((size_t)k->rows->nstage, sizeof(elem *));
+    if (!w || !all) {
+        free(w);
+        free(all);
+        return wf_fail(why, WEFT_ENOMEM, "no memory for the text of %s", k->name);
+    }
+    w->t = t;
+    w->elem = all;
+    w->k = k;
+    w->r = k->rows;
+    w->lanes = lanes;
+    w->registers = registers;
+    w->heaviest = -1;
+    int status = 0;
+    for (int s = 0; s < w->r->nstage && status == 0; s++)
+        if (w->r->stage[s].kind == WF_ST_ELEM)
+            status = make_elem(w, s, why);
+    if (status == 0)
+        text_of_rows(w);
+    for (int s = 0; s < w->r->nstage; s++)
+        close_elem(all[s]);
+    free(all);
     free(w);
     return status;
 }

@@ -9,6 +9,12 @@
 enum { LANES = WF_LL_LANES };
 #define P(...) wf_text_putf(t, __VA_ARGS__)
 
+void wf_ll_set_op(wf_ll_total *x, wf_kprim op)
+{
+    x->mirrored = op == WF_KP_MAX && wf_kty_is_float(x->type);
+    x->op = x->mirrored ? WF_KP_MIN : op;
+}
+
 uint64_t wf_ll_identity_of(wf_kprim op, wf_kty type)
 {
     const bool f32 = type == WF_KT_F32, f64 = type == WF_KT_F64;
@@ -100,10 +106,15 @@ void wf_ll_counting(wf_text *t, int lanes, const char *type, int from)
 }
 
 /* -- tests for rare elements ---------------------------------------------------------------------------------- */
-enum { NARROW = 16 };
+/* Lanes of one of the four registers that hold a vector: comparisons of more are packed before they are tested. */
+static int narrow(int lanes)
+{
+    enum { LEAST = 4 };
+    return lanes < LEAST ? lanes : lanes / 4 < LEAST ? LEAST : lanes / 4;
+}
 
-/* %<tag><name> := the least or largest in each lane of the vectors of NARROW lanes that v is made of: one comparison
- * instead of one for each. */
+/* %<tag><name> := the least or largest in each lane of the narrow vectors that v is made of: one comparison instead of one
+ * for each. */
 static void narrowed(wf_text *t, int lanes, const char *tag, const char *name, const char *v,
                      bool least)
 {
@@ -111,7 +122,7 @@ static void narrowed(wf_text *t, int lanes, const char *tag, const char *name, c
     wf_ll at;
     snprintf(at.s, sizeof at.s, "%s", v);
     int w = lanes / 2;
-    for (; w >= NARROW; w /= 2) {
+    for (; w >= narrow(lanes); w /= 2) {
         const wf_ll W = wf_ll_type(WF_KT_U32, 2 * w), T = wf_ll_type(WF_KT_U32, w);
         snprintf(to, sizeof to, "%%%s%s%d", tag, name, w);
         for (int h = 0; h < 2; h++) {
@@ -124,14 +135,14 @@ static void narrowed(wf_text *t, int lanes, const char *tag, const char *name, c
           to);
         snprintf(at.s, sizeof at.s, "%.60s.m", to);
     }
-    const wf_ll T = wf_ll_type(WF_KT_U32, lanes < NARROW ? lanes : NARROW);
+    const wf_ll T = wf_ll_type(WF_KT_U32, narrow(lanes));
     P("  %%%s%s = bitcast %s %s to %s\n", tag, name, T.s, at.s, T.s);
 }
 
-/* %<tag><name> := the first NARROW lanes of v. */
+/* %<tag><name> := the first lanes of v. */
 static void first_lanes(wf_text *t, int lanes, const char *tag, const char *name, const char *v)
 {
-    const int n = lanes < NARROW ? lanes : NARROW;
+    const int n = narrow(lanes);
     const wf_ll W = wf_ll_type(WF_KT_U32, lanes), T = wf_ll_type(WF_KT_U32, n);
     if (lanes == n) {
         P("  %%%s%s = bitcast %s %s to %s\n", tag, name, T.s, v, T.s);
@@ -144,7 +155,7 @@ static void first_lanes(wf_text *t, int lanes, const char *tag, const char *name
 
 void wf_ll_any_rare(wf_text *t, int lanes, const char *tag, const wf_ll *test)
 {
-    const int n = lanes < NARROW ? lanes : NARROW;
+    const int n = narrow(lanes);
     const bool both = test[WF_LL_MOST].s[0] != 0;
     const wf_ll I = wf_ll_type(WF_KT_U32, n), B = wf_ll_type(WF_KT_BOOL, n);
     narrowed(t, lanes, tag, "least", test[WF_LL_LEAST].s, true);

@@ -14,8 +14,12 @@ typedef struct wf_ll_total {
     uint64_t identity;
     wf_kprim op;
     bool ordered;
+    bool mirrored; /* the least of negated elements */
 } wf_ll_total;
 
+/* The reduction that the lanes do for op: for a largest float the least of the negated elements, of which the minimum takes
+ * two instructions fewer than the maximum. */
+void wf_ll_set_op(wf_ll_total *x, wf_kprim op);
 /* Combined with it, every value stays. */
 uint64_t wf_ll_identity_of(wf_kprim op, wf_kty type);
 /* a and b combined; the operand of the result. */
