@@ -599,13 +599,17 @@ Test(conv, same_bits_at_any_thread_count)
         int64_t ns = d.n * d.c * d.h * d.w, nd = d.n * d.o * d.oh * d.ow,
                 nw = d.o * d.c * d.kh * d.kw;
         tensor src = make(d.dtype, ns), w = make(d.dtype, nw), ddst = make(d.dtype, nd);
-        tensor out[3] = {make(d.dtype, nd), make(d.dtype, ns), make(d.dtype, nw)}, first[3];
+        tensor bias = make(d.dtype, d.o);
+        tensor out[4] = {make(d.dtype, nd), make(d.dtype, ns), make(d.dtype, nw),
+                         make(d.dtype, nd)};
+        tensor first[4];
         for (size_t t = 0; t < 4; t += EFFORT_THREAD_STEP) {
             wf_set_num_threads(threads[t]);
             cr_assert_eq(wf_conv2d_forward(&d, src.data, w.data, NULL, out[0].data), 0);
             cr_assert_eq(wf_conv2d_backward_data(&d, ddst.data, w.data, out[1].data), 0);
             cr_assert_eq(wf_conv2d_backward_weight(&d, src.data, ddst.data, out[2].data), 0);
-            for (int x = 0; x < 3; x++) {
+            cr_assert_eq(wf_conv2d_forward(&d, src.data, w.data, bias.data, out[3].data), 0);
+            for (int x = 0; x < 4; x++) {
                 size_t size = (size_t)out[x].count * 8;
                 if (t == 0) {
                     first[x] = (tensor){.data = malloc(size)};
@@ -616,9 +620,9 @@ Test(conv, same_bits_at_any_thread_count)
                              wf_gemm_backend_name(), wf_dtype_name(d.dtype), x, which, threads[t]);
             }
         }
-        for (int x = 0; x < 3; x++)
+        for (int x = 0; x < 4; x++)
             drop(&first[x]), drop(&out[x]);
-        drop(&src), drop(&w), drop(&ddst);
+        drop(&bias), drop(&src), drop(&w), drop(&ddst);
     }
     wf_set_num_threads(before);
 }
@@ -638,17 +642,19 @@ static void reorder(const wf_conv_desc *d, bool dst, bool to, void *image, void 
                 }
 }
 
-/* All three results of d in each of the four layouts: the bits of the first. */
+/* All results of d, forward with a bias, too, in each of the four layouts: the bits of the first. */
 static void in_any_layout(wf_conv_desc d)
 {
     const size_t size = wf_dtype_size(d.dtype);
     int64_t ns = d.n * d.c * d.h * d.w, nd = d.n * d.o * d.oh * d.ow,
             nw = d.o * (d.c / d.groups) * d.kh * d.kw;
     tensor src = make(d.dtype, ns), w = make(d.dtype, nw), ddst = make(d.dtype, nd);
+    tensor bias = make(d.dtype, d.o);
     tensor src_own = make(d.dtype, ns), ddst_own = make(d.dtype, nd);
-    tensor out[3] = {make(d.dtype, nd), make(d.dtype, ns), make(d.dtype, nw)}, first[3];
-    tensor plain[3] = {make(d.dtype, nd), make(d.dtype, ns), make(d.dtype, nw)};
-    for (int x = 0; x < 3; x++)
+    tensor out[4] = {make(d.dtype, nd), make(d.dtype, ns), make(d.dtype, nw), make(d.dtype, nd)};
+    tensor plain[4] = {make(d.dtype, nd), make(d.dtype, ns), make(d.dtype, nw), make(d.dtype, nd)};
+    tensor first[4];
+    for (int x = 0; x < 4; x++)
         first[x] = make(d.dtype, out[x].count);
     for (d.layout = 0; d.layout < 4; d.layout++) {
         tensor *got = d.layout == 0 ? first : plain;
@@ -657,10 +663,12 @@ static void in_any_layout(wf_conv_desc d)
         cr_assert_eq(wf_conv2d_forward(&d, src_own.data, w.data, NULL, out[0].data), 0);
         cr_assert_eq(wf_conv2d_backward_data(&d, ddst_own.data, w.data, out[1].data), 0);
         cr_assert_eq(wf_conv2d_backward_weight(&d, src_own.data, ddst_own.data, out[2].data), 0);
+        cr_assert_eq(wf_conv2d_forward(&d, src_own.data, w.data, bias.data, out[3].data), 0);
         reorder(&d, true, true, out[0].data, got[0].data, size);
+        reorder(&d, true, true, out[3].data, got[3].data, size);
         reorder(&d, false, true, out[1].data, got[1].data, size);
         memcpy(got[2].data, out[2].data, (size_t)nw * size);
-        for (int x = 0; x < 3; x++)
+        for (int x = 0; x < 4; x++)
             cr_assert_eq(memcmp(first[x].data, got[x].data, (size_t)out[x].count * size), 0,
                          "%s %s: result %d of n%ld c%ld %ldx%ld o%ld k%ldx%ld s%ld,%ld g%ld "
                          "differs in layout %u",
@@ -668,9 +676,9 @@ static void in_any_layout(wf_conv_desc d)
                          (long)d.h, (long)d.w, (long)d.o, (long)d.kh, (long)d.kw, (long)d.stride[0],
                          (long)d.stride[1], (long)d.groups, d.layout);
     }
-    for (int x = 0; x < 3; x++)
+    for (int x = 0; x < 4; x++)
         drop(&first[x]), drop(&out[x]), drop(&plain[x]);
-    drop(&src), drop(&w), drop(&ddst), drop(&src_own), drop(&ddst_own);
+    drop(&bias), drop(&src), drop(&w), drop(&ddst), drop(&src_own), drop(&ddst_own);
 }
 
 Test(conv, same_bits_in_any_layout)
