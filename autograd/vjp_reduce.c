@@ -239,52 +239,65 @@ WF_VJP(prod, WF_SAVES_SRC(0))
     return wf_vjp_done(v);
 }
 
-/* d y_j / d x_i = product of x_k, k <= j, k != i: a matrix of n x n products, zeros included. */
-static weft_tensor cumprod_by_matrix(weft_tensor g, weft_tensor x, int wide, int64_t rows,
-                                     int64_t n)
+/* `before` and `after` elements of `value` around the middle axis of x. */
+static weft_tensor pad_lines(weft_tensor x, int64_t before, int64_t after, double value)
 {
-    int64_t d3[3] = {rows, n, n}, row[3] = {rows, 1, n}, axis = 2;
-    double one = 1;
-    wf_attr eye = {.dtype = WEFT_BOOL, .n_dyn = 3, .dyn = (int64_t[]){n, n, 0}};
-    int64_t diag = 0;
-    wf_attr triu = {.n_dyn = 1, .dyn = &diag};
-    weft_tensor skip = expand(wf_op0(WF_OP_EYE, &eye), 3, d3);
-    weft_tensor m = where(skip, weft_f(one), expand(reshape(x, 3, row), 3, d3));
-    m = mul(with_axis(WF_OP_CUMPROD, axis, m), reshape(g, 3, row));
-    /* what lies left of the diagonal is dropped, not multiplied by 0: it may be infinite */
-    return reduce(WF_OP_SUM, wf_op1(WF_OP_TRIU, &triu, m), 1, &axis, false, wide);
-}
-
-/* `before` and `after` elements of `value` around x[rows, n]. */
-static weft_tensor pad_rows(weft_tensor x, int64_t before, int64_t after, double value)
-{
-    int64_t d[4] = {0, 0, before, after};
-    wf_attr a = {.n_dyn = 4, .dyn = d, .n_flt = 1, .flt = &value};
+    int64_t d[6] = {0, 0, before, after, 0, 0};
+    wf_attr a = {.n_dyn = 6, .dyn = d, .n_flt = 1, .flt = &value};
     return before || after ? wf_op1(WF_OP_PAD, &a, x) : x;
 }
 
-/* Gradient of the running products of x[rows, n] given that of the results. Nothing is divided, so zeros are right. Long rows are
- * taken in blocks: y[b, t] = before[b] * c[b, t], of which c are running products of a block alone, and before[b] those
- * of the last c of blocks before it. */
-static weft_tensor cumprod_gradient(weft_tensor g, weft_tensor x, int wide, int64_t rows, int64_t n)
+/* Gradient of the running products along the middle axis of x[d], n of them, given that of the results. Nothing is divided, and what lies
+ * before an element is multiplied first, so that zeros are right whatever follows them. Lines are taken in blocks: of block b
+ * y[b, t] = before[b] * c[b, t], of which c are running products of the block alone, and before[b] those of the last c of
+ * blocks before it. d y[b, j] / d x[b, i] = before[b] * the product of x[b, k], k <= j, k != i. */
+static weft_tensor cumprod_gradient(weft_tensor g, weft_tensor x, const int64_t *d)
 {
-    enum { BLOCK = 32 };
-    if (n <= BLOCK) {
-        return cumprod_by_matrix(g, x, wide, rows, n);
+    enum { BLOCK = 4 };
+    const int r = d[1] < BLOCK ? (int)d[1] : BLOCK;
+    const int64_t m = (d[1] + r - 1) / r, all[3] = {d[0], m * r, d[2]};
+    weft_tensor at[BLOCK], of[BLOCK], c[BLOCK],
+        dx[BLOCK]; /* every r-th element, from the t-th on */
+    x = pad_lines(x, 0, all[1] - d[1], 1);
+    g = pad_lines(g, 0, all[1] - d[1], 0);
+    for (int t = 0; t < r; t++) {
+        at[t] = slice(x, 1, t, all[1], r);
+        of[t] = slice(g, 1, t, all[1], r);
+        c[t] = t ? mul(c[t - 1], at[t]) : at[0];
     }
-    int64_t m = (n + BLOCK - 1) / BLOCK, rest = m * BLOCK - n, axis = 1;
-    int64_t flat[2] = {rows * m, BLOCK}, whole[2] = {rows, m * BLOCK};
-    int64_t one[2] = {rows * m, 1}, blocks[2] = {rows, m};
-    x = reshape(pad_rows(x, 0, rest, 1), 2, flat);
-    g = reshape(pad_rows(g, 0, rest, 0), 2, flat);
-    weft_tensor c = with_axis(WF_OP_CUMPROD, axis, x);
-    weft_tensor last = reshape(slice(c, 1, BLOCK - 1, BLOCK, 1), 2, blocks);
-    weft_tensor before = reshape(exclusive_prefix(last, wide, rows, m), 2, one);
-    weft_tensor d = reshape(reduce(WF_OP_SUM, mul(g, c), 1, &axis, false, wide), 2, blocks);
-    d = cumprod_gradient(slice(d, 1, 1, m, 1), slice(last, 1, 0, m - 1, 1), wide, rows, m - 1);
-    d = pad_rows(reshape(pad_rows(d, 0, 1, 0), 2, one), BLOCK - 1, 0, 0);
-    d = cumprod_by_matrix(add(mul(g, before), d), x, wide, rows * m, BLOCK);
-    return slice(reshape(d, 2, whole), 1, 0, n, 1);
+    if (m > 1) {
+        const int64_t fewer[3] = {d[0], m - 1, d[2]};
+        weft_tensor last = slice(c[r - 1], 1, 0, m - 1, 1), sum = mul(of[0], c[0]);
+        const weft_tensor before = pad_lines(with_axis(WF_OP_CUMPROD, 1, last), 1, 0, 1);
+        for (int t = 1; t < r; t++) {
+            sum = wf_op3(WF_OP_ADDCMUL, NULL, sum, of[t], c[t]);
+        }
+        last = pad_lines(cumprod_gradient(slice(sum, 1, 1, m, 1), last, fewer), 0, 1, 0);
+        /* that of a block's product may overflow where the product is 0, and 0 it stays */
+        const weft_tensor most = weft_f(0x1.fffffffffffffp1023);
+        const weft_tensor low = wf_op2(WF_OP_MAXIMUM, NULL, last, weft_f(-0x1.fffffffffffffp1023));
+        last = where(equal(c[r - 1], weft_f(0)), wf_op2(WF_OP_MINIMUM, NULL, low, most), last);
+        for (int t = 0; t < r; t++) {
+            of[t] = mul(of[t], before);
+        }
+        of[r - 1] = add(of[r - 1], last);
+    }
+    if (d[1] == 1) { /* times nothing, but of x */
+        of[0] = mul(of[0], pad_lines(slice(x, 1, 0, 0, 1), 1, 0, 1));
+    }
+    for (int i = 0; i < r; i++) {
+        const int64_t one[4] = {d[0], m, 1, d[2]};
+        weft_tensor product = i ? c[i - 1] : at[0];
+        dx[i] = i ? mul(product, of[i]) : of[0];
+        for (int j = i + 1; j < r; j++) {
+            product = j == 1 ? at[1] : mul(product, at[j]);
+            dx[i] = wf_op3(WF_OP_ADDCMUL, NULL, dx[i], product, of[j]);
+        }
+        dx[i] = reshape(dx[i], 4, one);
+    }
+    wf_attr along = {.n_ints = 1, .ints = &(const int64_t){2}};
+    wf_dispatch(WF_OP_CONCAT, &along, r, dx, 1, &x);
+    return slice(reshape(x, 3, all), 1, 0, d[1], 1);
 }
 
 WF_VJP(cumprod, WF_SAVES_SRC(0))
@@ -292,25 +305,21 @@ WF_VJP(cumprod, WF_SAVES_SRC(0))
     wf_type t;
     wf_vjp_src_type(v, 0, &t);
     const int wide = WEFT_F64; /* as the row itself, so that partial products overflow no sooner */
-    weft_tensor g = wf_as_dtype(v->g[0], wide), x = wf_as_dtype(wf_vjp_src(v, 0), wide);
-    if (t.rank == 0) {
-        v->dsrc[0] = wf_as_dtype(g, t.dtype);
-        return wf_vjp_done(v);
-    }
-    int64_t axis = v->attr->ints[0], n = t.dims[axis];
-    int64_t perm[WF_MAX_RANK], dims[WF_MAX_RANK], rows = 1;
+    const int64_t axis = v->attr->ints[0], n = t.rank ? t.dims[axis] : 1;
+    weft_tensor g = v->g[0], x = wf_vjp_src(v, 0);
+    int64_t d[3] = {1, n, 1};
     for (int i = 0; i < t.rank; i++) {
-        perm[i] = i;
+        d[i < axis ? 0 : 2] *= i == axis ? 1 : t.dims[i];
     }
-    perm[axis] = t.rank - 1;
-    perm[t.rank - 1] = axis;
-    for (int i = 0; i < t.rank; i++) {
-        dims[i] = t.dims[perm[i]];
-        rows *= i < t.rank - 1 ? dims[i] : 1;
-    }
-    int64_t flat[2] = {rows, n};
-    weft_tensor d = cumprod_gradient(reshape(permute(g, t.rank, perm), 2, flat),
-                                     reshape(permute(x, t.rank, perm), 2, flat), wide, rows, n);
-    v->dsrc[0] = wf_as_dtype(permute(reshape(d, t.rank, dims), t.rank, perm), t.dtype);
+    /* lines of memory are laid side by side: a step of them all is one of whole registers */
+    const bool turned = t.rank > 1 && axis == t.rank - 1;
+    const int64_t turn[3] = {2, 1, 0}, beside[3] = {d[2], n, d[0]};
+    x = reshape(x, 3, d);
+    g = reshape(g, 3, d);
+    x = wf_as_dtype(turned ? permute(x, 3, turn) : x, wide);
+    g = wf_as_dtype(turned ? permute(g, 3, turn) : g, wide);
+    g = n > 0 ? cumprod_gradient(g, x, turned ? beside : d) : g;
+    g = wf_as_dtype(g, t.dtype);
+    v->dsrc[0] = reshape(turned ? permute(g, 3, turn) : g, t.rank, t.dims);
     return wf_vjp_done(v);
 }

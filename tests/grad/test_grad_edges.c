@@ -584,25 +584,37 @@ Test(grad_edges, running_products_beside_infinity)
     weft_scope_end(sc);
 }
 
-/* Every product behind a zero is 0, however large what follows it is. */
+/* Products behind a zero are 0, however large what follows it is: in f64, products of sixteen must be left. */
 Test(grad_edges, running_products_of_large_values_behind_a_zero)
 {
-    float x[24], dx[24];
-    for (int i = 0; i < 24; i++) {
-        x[i] = i == 0 ? 0 : i == 1 ? 2 : 1e30f;
+    enum { LINE = 24 };
+    for (int k = 0; k < 2 * LINE; k++) {
+        const int zero = k % LINE;
+        float x[LINE], dx[LINE];
+        for (int i = 0; i < LINE; i++) {
+            x[i] = i < zero ? 0.5f : i == zero ? 0 : i == zero + 1 ? 2 : k < LINE ? 1e30f : 1e18f;
+        }
+        weft_scope sc = weft_scope_begin();
+        weft_tensor t = weft_from_data(x, weft_shape(LINE), WEFT_F32), g;
+        weft_requires_grad_(t, true);
+        weft_tensor y = weft_sum(weft_cumprod(t, 0));
+        cr_assert_eq(
+            weft_grad_of(.outputs = &y, .n_outputs = 1, .inputs = &t, .n_inputs = 1, .grads = &g),
+            WEFT_OK, "%s", weft_last_error());
+        weft_to_array(g, dx, LINE, WEFT_F32);
+        for (int i = zero + 1; i < LINE; i++) {
+            cr_expect_eq(dx[i], 0, "zero at %d, element %d: %g", zero, i, (double)dx[i]);
+        }
+        for (int i = 0; i < zero; i++) {
+            float want = 0;
+            for (int j = zero - 1; j >= i; j--) {
+                want += ldexpf(1, -j);
+            }
+            cr_expect(fabsf(dx[i] - want) <= 1e-6f * want, "zero at %d, element %d: %g, not %g",
+                      zero, i, (double)dx[i], (double)want);
+        }
+        weft_scope_end(sc);
     }
-    weft_scope sc = weft_scope_begin();
-    weft_tensor t = weft_from_data(x, weft_shape(24), WEFT_F32), g;
-    weft_requires_grad_(t, true);
-    weft_tensor y = weft_sum(weft_cumprod(t, 0));
-    cr_assert_eq(
-        weft_grad_of(.outputs = &y, .n_outputs = 1, .inputs = &t, .n_inputs = 1, .grads = &g),
-        WEFT_OK, "%s", weft_last_error());
-    weft_to_array(g, dx, 24, WEFT_F32);
-    for (int i = 1; i < 24; i++) {
-        cr_expect_eq(dx[i], 0, "%d: %g", i, (double)dx[i]);
-    }
-    weft_scope_end(sc);
 }
 
 static weft_tensor huber_of(const void *self, weft_tensor x)
