@@ -926,6 +926,8 @@ static void move_rests(rows *w, uint64_t which, bool back)
 {
     wf_text *t = w->t;
     const char *tag = back ? "out" : "in";
+    if (which == 0)
+        return;
     P("  br i1 %%rests, label %%%srests, label %%%sdone\n%srests:\n", tag, tag, tag);
     if (!back)
         P("  %%before = sub i64 %%r, %%begin\n");
