@@ -7,8 +7,8 @@
  * wf_rest copies what is left of a row to its buffer, of which the rest is zero from the first row on.
  * wf_fold_* combine the 64 lanes of a reduction by halving, the canonical order. `seen`: lanes from this one on did not see
  * a whole group and count as they were before it, which is behind them in memory; 64 where none is there. It is done in place. Blocks of 4096
- * elements, the b-th of `blocks`, go to 64 lanes behind those; the last one's call has the total. The lanes start anew behind
- * it, and for the first time with 0 blocks. Kernels with other element types do it themselves (render_row.c).
+ * elements, the b-th of `blocks`, go to 64 lanes behind those; the last one's call has the total. Kernels with other element
+ * types do it themselves (render_row.c).
  *
  * The rows' own words (dict_c.h) are used for min and max, so the bits are those of every other tier.
  */
@@ -67,10 +67,8 @@ static void rest(void *to, const void *from, int64_t bytes, int64_t room, int64_
     }                                                                                              \
     static T name(T *lane, int64_t seen, int64_t b, int64_t blocks)                                \
     {                                                                                              \
-        const T part = blocks ? name##_lanes(lane, seen) : IDENTITY;                               \
-        for (int i = 0; i < WF_LL_LANES; i++)                                                      \
-            lane[i] = IDENTITY;                                                                    \
-        if (__builtin_expect(blocks <= 1, 1))                                                      \
+        const T part = name##_lanes(lane, seen);                                                   \
+        if (__builtin_expect(blocks == 1, 1))                                                      \
             return part;                                                                           \
         T *level = lane + 2 * WF_LL_LANES, *at = level + b % WF_LL_LANES;                          \
         for (int i = 0; i < WF_LL_LANES && b == 0; i++)                                            \

@@ -521,6 +521,18 @@ static void group_pointers(elem *e)
     }
 }
 
+/* Lanes of totals in memory, before the first group: by vectors, as they are read. A function's narrower stores would not be
+ * forwarded to those loads, which short rows wait for. */
+static void start_lanes(elem *e)
+{
+    wf_text *t = e->w->t;
+    for (int x = 0; x < e->ntotal && e->stored; x++) {
+        const wf_kty type = e->totals[x].type;
+        P("  store %s %s, ptr %%s%dacc%d, align 64\n", wf_ll_type(type, LANES).s,
+          wf_ll_const(type, LANES, e->totals[x].identity).s, e->n, x);
+    }
+}
+
 /* Lanes of totals in registers, now ('n') or before the group ('a'), to the place-th 64 in memory. */
 static void put_lanes(elem *e, int x, const char *prefix, char which, int place)
 {
@@ -583,6 +595,7 @@ static void group_loop(elem *e, const char *from)
 {
     wf_text *t = e->w->t;
     const int n = e->n;
+    start_lanes(e);
     P("  br label %%s%dgrp\ns%dgrp:\n  %%s%di = phi i64 [ %%s%dlo, %%s%d%s ], [ %%s%dinext, "
       "%%s%dnext ]\n",
       n, n, n, n, n, from, n, n);
@@ -854,9 +867,6 @@ static void lane_memory(const elem *e)
             continue;
         }
         P("  %%s%dacc%d = alloca [3 x %s], align 64\n", e->n, x, V.s);
-        if (e->stored)
-            P("  %%s%dstart%d = call %s @%s(ptr %%s%dacc%d, i64 0, i64 0, i64 0)\n", e->n, x,
-              wf_ll_type(r->type, 1).s, wf_ll_fold_name(r).s, e->n, x);
     }
 }
 
