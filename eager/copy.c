@@ -9,6 +9,7 @@
  */
 #include <string.h>
 
+#include "eager/alloc.h"
 #include "eager/cpuid.h"
 #include "eager/exec.h"
 #include "eager/kernels/kernels.h"
@@ -27,6 +28,10 @@ enum {
      * pages (on a Zen 5, but for bytes; else two), written in pieces of two lines. */
     READ_BYTES = 8192,
     WRITE_BYTES = 128,
+    /* Of one that is turned in two steps: a page of a row is read, and eight lines of one are written. */
+    TURN_READ = 4096,
+    TURN_WRITE = 512,
+    CROWDED = 2048, /* rows a multiple of so many bytes apart */
     SQUARE_BYTES =
         1024, /* of a small one: sides of a block; squares on its diagonals are turned in sequence */
     STREAM_FROM = 24 << 20, /* bytes moved from which stores bypass the caches */
@@ -45,6 +50,8 @@ typedef struct job {
     int to, from;
     int64_t per_chunk; /* blocks */
     bool stream, ragged;
+    size_t turn; /* bytes of room for two steps; 0: there is one */
+    void *room;  /* NULL without memory */
 } job;
 
 /* Asks for a few lines of the tile to come, rows of `bytes` bytes: between stores, since memory has no room for more at
@@ -87,18 +94,49 @@ static void ragged_block(const job *j, const wf_block *b)
     }
 }
 
-/* Do rows of a large transpose start within lines, and are they long? */
-static bool is_ragged(const job *j)
+/* Does the walk turn memory, and does it leave the caches? */
+static bool is_turned_past(const job *j)
 {
     const wf_walk *w = j->w;
-    if (!j->stream || w->row_dim < 0 || w->op[0].strides[w->col_dim] != 1 ||
-        w->op[1].strides[w->row_dim] != 1 || w->dims[w->row_dim] < RAGGED_ROWS ||
-        w->dims[w->col_dim] * w->op[0].esize < RAGGED_LEAST)
-        return false;
+    return j->stream && w->row_dim >= 0 && w->op[0].strides[w->col_dim] == 1 &&
+           w->op[1].strides[w->row_dim] == 1;
+}
+
+/* Do rows of the result start within lines? */
+static bool is_within_lines(const wf_walk *w)
+{
     uintptr_t starts = (uintptr_t)w->op[0].data;
     for (int i = 0; i < w->rank; i++)
         starts |= i == w->col_dim ? 0 : (uintptr_t)(w->op[0].strides[i] * w->op[0].esize);
     return starts % LINE != 0;
+}
+
+/* Is a transpose past the caches faster in two steps? Elements of four and eight bytes are so where rows of either side lie such that
+ * their lines share buffers or sets (eager/kernels/copy.inc.c). */
+static bool goes_by_room(const job *j)
+{
+    const wf_walk *w = j->w;
+    const int64_t size = w->op[0].esize;
+    return j->k->turn_past[wf_width(j->to)] &&
+           (size == 2 || w->op[0].strides[w->row_dim] * size % CROWDED == 0 ||
+            w->op[1].strides[w->col_dim] * size % CROWDED == 0);
+}
+
+/* A transposed block in two steps. Rows behind the last whole line of the source and columns behind that of the result go straight
+ * on. */
+static void turned_block(const job *j, const wf_block *b)
+{
+    const int width = wf_width(j->to);
+    const int64_t size = j->w->op[0].esize, line = LINE / size, step = b->col[1];
+    const int64_t rows = b->rows & -line, cols = b->cols & -line;
+    j->k->turn_past[width](b->ptr[0], b->row[0], b->ptr[1], step, (size_t)rows, (size_t)cols,
+                           j->room);
+    if (rows < b->rows)
+        j->k->pack[width](b->ptr[0] + rows * b->row[0] * size, b->row[0], b->ptr[1] + rows * size,
+                          1, step, (size_t)(b->rows - rows), (size_t)b->cols);
+    if (cols < b->cols)
+        j->k->pack[width](b->ptr[0] + cols * size, b->row[0], b->ptr[1] + cols * step * size, 1,
+                          step, (size_t)rows, (size_t)(b->cols - cols));
 }
 
 static void copy_block(void *arg, const wf_block *b)
@@ -106,6 +144,10 @@ static void copy_block(void *arg, const wf_block *b)
     const job *j = arg;
     if (j->ragged) {
         ragged_block(j, b);
+        return;
+    }
+    if (j->room) {
+        turned_block(j, b);
         return;
     }
     const wf_pack_fn pack = (j->stream ? j->k->pack_nt : j->k->pack)[wf_width(j->to)];
@@ -194,10 +236,12 @@ static void do_chunk(void *arg, int64_t begin, int64_t end)
     const task *t = arg;
     const int64_t last = end * t->j->per_chunk;
     job j = *t->j;
+    j.room = j.turn ? wf_scratch(j.turn) : NULL;
     wf_walk_blocks(t->j->w, begin * t->j->per_chunk, last < j.w->nblocks ? last : j.w->nblocks,
                    t->fn, &j);
     if (j.stream)
         j.k->fence();
+    wf_scratch_free(j.room, j.turn);
 }
 
 /* Do all rows of a block run across an operand's memory? */
@@ -318,12 +362,22 @@ void wf_copy(const wf_view *dst, const wf_view *src)
             wf_walk_cut(&w, TILE, TILE);
         if (w.op[0].strides[w.rank - 1] == 1)
             wf_walk_join_rows(&w, TILE);
-        j.ragged = is_ragged(&j);
+        const int64_t size = w.op[0].esize;
+        bool two_steps = false;
+        if (is_turned_past(&j)) {
+            const bool within = is_within_lines(&w);
+            j.ragged = within && w.dims[w.row_dim] >= RAGGED_ROWS &&
+                       w.dims[w.col_dim] * size >= RAGGED_LEAST;
+            two_steps = !within && goes_by_room(&j);
+        }
         if (j.ragged)
-            wf_walk_cut_turned(&w, RAGGED_ROWS, RAGGED_MOST / w.op[0].esize);
+            wf_walk_cut_turned(&w, RAGGED_ROWS, RAGGED_MOST / size);
+        else if (two_steps)
+            wf_walk_cut_turned(&w, TURN_READ / size, TURN_WRITE / size);
         else if (w.op[0].strides[w.rank - 1] == 1)
-            wf_walk_cut_turned(&w, (j.stream ? READ_BYTES << four : SQUARE_BYTES) / w.op[0].esize,
-                               (j.stream ? WRITE_BYTES : SQUARE_BYTES) / w.op[0].esize);
+            wf_walk_cut_turned(&w, (j.stream ? READ_BYTES << four : SQUARE_BYTES) / size,
+                               (j.stream ? WRITE_BYTES : SQUARE_BYTES) / size);
+        j.turn = two_steps ? wf_turn_room(w.rows, w.cols, size) : 0;
         run_job(&j, copy_block);
     } else {
         const bool direct =

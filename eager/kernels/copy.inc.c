@@ -288,8 +288,6 @@ static inline void feed_piece(feed *f, const char *to)
 }
 BLOCK_FN(past_1, uint8_t, 16, SIDE_PAST, lanes_of, vector, put_past, , ROUND8 ROUND8 ROUND8 ROUND8,
          feed *, feed_piece)
-BLOCK_FN(past_2, uint16_t, 8, SIDE_PAST, lanes_of, vector, put_past, , ROUND16 ROUND16 ROUND16,
-         feed *, feed_piece)
 BLOCK_FN(past_4, uint32_t, 4, SIDE_PAST, lanes_of, vector, put_past, , ROUND32 ROUND32, feed *,
          feed_piece)
 BLOCK_FN(past_8, uint64_t, 2, SIDE_PAST, lanes_of, vector, put_past, ROLLED, ROUND64, feed *,
@@ -323,9 +321,14 @@ BLOCK_FN(past_8, uint64_t, 2, SIDE_PAST, lanes_of, vector, put_past, ROLLED, ROU
         }                                                                                          \
     }
 PAST_SQUARES(uint8_t, 1)
-PAST_SQUARES(uint16_t, 2)
 PAST_SQUARES(uint32_t, 4)
 PAST_SQUARES(uint64_t, 8)
+#endif
+
+#if defined(__AVX512F__)
+BLOCK_FN(past_2, uint16_t, 8, SIDE_PAST, lanes_of, vector, put_past, , ROUND16 ROUND16 ROUND16,
+         feed *, feed_piece)
+PAST_SQUARES(uint16_t, 2)
 /* -- the same on a Zen 5 -- */
 /* It reads so many bytes of a row before the next row's (of 32 to 64 rows as fast as from end to end; 128 bytes, or 2 KiB and
  * more, take up to twice as long), and has rows asked for ahead, 8 KiB: the second cache's sets have room for so many if they
@@ -450,9 +453,94 @@ FAR_SQUARES(uint64_t, 8)
         far_squares_##width(d, ldd, s, s0, m, n, (way) == PAST);                                   \
     else                                                                                           \
         past_squares_##width(d, ldd, s, s0, m, n)
+#elif defined(__AVX2__)
+/* -- the same by eight rows -- */
+/*
+ * Sixteen rows at most are read as fast as one where they run on for a page (Zen 3: 64 MiB in 2.4 to 2.8 ms; 32 rows 5), and pieces
+ * of 512 bytes take half the time of pairs of lines where those lie multiples of 512 bytes apart (2.9 and 5.6 ms, elsewhere 3.0).
+ * Between them lie pages of as many rows as make such a piece, turned, in a cache: eight rows, read from end to end, are a column
+ * of them, eight elements wide.
+ */
+#define BY_EIGHT 1
+enum { EIGHT = 8 };
+
+#define EIGHTS(T, width, R)                                                                        \
+    /* 32 bytes of each. */                                                                        \
+    static inline void eight_##width(T *dst, int64_t ldd, const T *src, int64_t s0)                \
+    {                                                                                              \
+        enum { PER = sizeof(T) / 2, COLS = EIGHT / PER };                                          \
+        const int64_t step = s0 * (int64_t)sizeof(T), out = ldd * (int64_t)sizeof(T);              \
+        const char *from = (const char *)src;                                                      \
+        char *to = (char *)dst;                                                                    \
+        vector r[EIGHT], t[EIGHT];                                                                 \
+        UNROLLED for (int k = 0; k < EIGHT; k++)                                                   \
+        {                                                                                          \
+            r[k] = get(from);                                                                      \
+            NEXT_ROW(from, step);                                                                  \
+        }                                                                                          \
+        R R R UNROLLED for (int lane = 0; lane < 2; lane++)                                        \
+        {                                                                                          \
+            UNROLLED for (int k = 0; k < COLS; k++)                                                \
+            {                                                                                      \
+                UNROLLED for (int p = 0; p < PER; p++)                                             \
+                {                                                                                  \
+                    const vector v = r[k * PER + p];                                               \
+                    put128(to + 16 * p,                                                            \
+                           lane ? _mm256_extracti128_si256(v, 1) : _mm256_castsi256_si128(v));     \
+                }                                                                                  \
+                NEXT_ROW(to, out);                                                                 \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    /* m: whole lines; n: whole eights. */                                                         \
+    static __attribute__((noinline)) void eights_##width(T *d, int64_t ldd, const T *s,            \
+                                                         int64_t s0, int64_t m, int64_t n)         \
+    {                                                                                              \
+        for (int64_t j = 0; j < n; j += EIGHT)                                                     \
+            for (int64_t i = 0; i < m; i += VECTOR / (int64_t)sizeof(T))                           \
+                eight_##width(d + i * ldd + j, ldd, s + i + j * s0, s0);                           \
+    }                                                                                              \
+    static void turn_past_##width(void *dst, int64_t ldd, const void *src, int64_t s0, size_t m,   \
+                                  size_t n, void *room)                                            \
+    {                                                                                              \
+        const int64_t size = sizeof(T), wide = EIGHT * size;                                       \
+        const int64_t pitch = (int64_t)m * wide + LINE;                                            \
+        const int64_t next = wide < VECTOR ? 2 * pitch : wide > VECTOR ? VECTOR : pitch;           \
+        const int64_t behind = wide > VECTOR ? pitch - VECTOR : next;                              \
+        const char *from = room;                                                                   \
+        char *to = dst;                                                                            \
+        for (int64_t j = 0; j < (int64_t)n; j += EIGHT)                                            \
+            eights_##width((T *)(void *)((char *)room + j / EIGHT * pitch), EIGHT,                 \
+                           (const T *)src + j * s0, s0, (int64_t)m, EIGHT);                        \
+        for (size_t i = 0; i < m; i++, from += wide, to += ldd * size) {                           \
+            const char *p = from;                                                                  \
+            for (int64_t at = 0; at < (int64_t)n * size; at += LINE) {                             \
+                put_past(to + at, wide < VECTOR ? lanes_of(p, pitch) : get(p));                    \
+                p += next;                                                                         \
+                put_past(to + at + VECTOR, wide < VECTOR ? lanes_of(p, pitch) : get(p));           \
+                p += behind;                                                                       \
+            }                                                                                      \
+        }                                                                                          \
+    }
+#define ROUND_8(bits) ROUND(8, _mm256_unpacklo_epi##bits, _mm256_unpackhi_epi##bits)
+EIGHTS(uint16_t, 2, ROUND_8(16))
+EIGHTS(uint32_t, 4, ROUND_8(32))
+EIGHTS(uint64_t, 8, ROUND_8(64))
+/* bytes are too few for a register, and halves always go by eights */
+#define eights_1(d, ldd, s, s0, m, n) past_squares_1(d, ldd, s, s0, m, n)
+#define past_squares_2(d, ldd, s, s0, m, n) eights_2(d, ldd, s, s0, m, n)
+#define BY_PIECES(width, way, d, ldd, s, s0, m, n)                                                 \
+    if ((way) == FAR)                                                                              \
+        eights_##width(d, ldd, s, s0, m, n);                                                       \
+    else                                                                                           \
+        past_squares_##width(d, ldd, s, s0, m, n)
 #else
 enum { PIECE = LINE };
 #define BY_PIECES(width, way, d, ldd, s, s0, m, n) squares_##width(d, ldd, s, s0, m, n)
+#endif
+
+#if !defined(BY_EIGHT)
+#define BY_EIGHT 0
 #endif
 
 /* How blocks are transposed: both sides in a cache; stored past the caches; read from memory (or a cache that is far off) and stored
@@ -960,7 +1048,7 @@ static __attribute__((noinline)) void gather_lines(char *to, const void *from, i
     static void pack_nt_##width(void *dst, int64_t ldd, const void *src, int64_t s1, int64_t s0,    \
                                 size_t m, size_t n)                                                 \
     {                                                                                               \
-        if (s1 == 1 && s0 != 1 && ALIGNED_ROWS(T, dst, ldd))                                        \
+        if (s1 == 1 && s0 != 1 && ALIGNED_ROWS(T, dst, ldd) && (sizeof(T) != 2 || !BY_EIGHT))       \
             transpose_##width(dst, ldd, src, s0, m, n, PAST);                                       \
         else if (s0 == 1)                                                                           \
             for (size_t i = 0; i < m; i++)                                                          \
@@ -972,7 +1060,7 @@ static __attribute__((noinline)) void gather_lines(char *to, const void *from, i
     static void pack_far_##width(void *dst, int64_t ldd, const void *src, int64_t s1, int64_t s0,   \
                                  size_t m, size_t n)                                                \
     {                                                                                               \
-        if (s1 == 1 && s0 != 1 && sizeof(T) > 1 && wf_amd_zen5())                                   \
+        if (s1 == 1 && s0 != 1 && sizeof(T) > 1 && (BY_EIGHT || wf_amd_zen5()))                     \
             transpose_##width(dst, ldd, src, s0, m, n, FAR);                                        \
         else                                                                                        \
             pack_##width(dst, ldd, src, s1, s0, m, n);                                              \
@@ -1071,6 +1159,9 @@ const wf_kernels WF_SYM(wf_kernels) = {
     .pack = packs,
     .pack_nt = packs_nt,
     .pack_far = packs_far,
+#if BY_EIGHT
+    .turn_past = {NULL, turn_past_2, turn_past_4, turn_past_8},
+#endif
     .unpack = unpacks,
     .stream = stream,
     .fence = fence,

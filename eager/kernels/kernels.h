@@ -36,6 +36,14 @@ typedef void (*wf_cast_fn)(void *dst, const void *src, size_t n);
 /* dst[i * ldd + j] := src[i * s1 + j * s0] for i < m, j < n; strides in elements. */
 typedef void (*wf_pack_fn)(void *dst, int64_t ldd, const void *src, int64_t s1, int64_t s0,
                            size_t m, size_t n);
+/* The same of a transpose, s1 = 1, in two steps. */
+typedef void (*wf_turn_fn)(void *dst, int64_t ldd, const void *src, int64_t s0, size_t m, size_t n,
+                           void *room);
+/* Bytes that m x n elements of `size` bytes take between the two. */
+static inline size_t wf_turn_room(int64_t m, int64_t n, int64_t size)
+{
+    return (size_t)(m * n * size + n / 8 * 64);
+}
 /* dst[i * s1 + j * s0] := src[i * n + j] */
 typedef void (*wf_unpack_fn)(void *dst, int64_t s1, int64_t s0, const void *src, size_t m,
                              size_t n);
@@ -61,6 +69,9 @@ typedef struct wf_kernels {
     const wf_pack_fn *pack_nt; /* the same with non-temporal stores where that pays */
     /* The same where src lies in memory, or in a cache that is far off, transposed: read by 512 bytes of a row where that pays. */
     const wf_pack_fn *pack_far;
+    /* By way of `room` (see wf_turn_room), whole lines of src and of dst, which are stored past the caches; NULL: there is none, and
+     * pack_nt does it. */
+    wf_turn_fn turn_past[WF_NWIDTH];
     const wf_unpack_fn *unpack;                               /* [width] */
     void (*stream)(void *dst, const void *src, size_t bytes); /* memcpy, non-temporal stores */
     void (*fence)(void); /* orders non-temporal stores before what follows */

@@ -3,6 +3,7 @@
  *
  * ctest: threads
  */
+#include "eager/alloc.h"
 #include "eager/kernels/kernels.h"
 #include "tests/unit/map_support.h"
 
@@ -340,8 +341,8 @@ Test(copy, packs_views)
     }
 }
 
-/* The kernel alone, at every instruction set, with and without requests ahead of use: whole squares and what is left of them, rows that lie apart. Nothing is read
- * or written beside the operands. */
+/* The kernels alone, at every instruction set, with and without requests ahead of use: whole squares and what is left of them, rows that lie apart. Nothing is read
+ * or written beside the operands. (What goes by way of room has whole lines of both.) */
 Test(copy, transposes_past_the_caches)
 {
     static const int64_t shapes[][2] = {{128, 128}, {256, 64}, {300, 133}, {97, 40},
@@ -371,6 +372,23 @@ Test(copy, transposes_past_the_caches)
                 k->fence();
                 cr_assert_eq(memcmp(to, want, written), 0, "%lld x %lld of %lld bytes, isa %d",
                              (long long)m, (long long)n, (long long)size, i / 3);
+                const int64_t rows = m & -line, cols = n & -line;
+                const size_t most_room = wf_turn_room(rows, cols, size);
+                char *room = malloc(most_room + 1);
+                cr_assert_not_null(room);
+                room[most_room] = 0x55;
+                memset(to, 0x77, written);
+                if (k->turn_past[width])
+                    k->turn_past[width](to, row, from, apart, (size_t)rows, (size_t)cols, room);
+                k->fence();
+                for (int64_t r = 0; r < m && k->turn_past[width]; r++)
+                    for (int64_t b = 0; b < row * size; b++)
+                        cr_assert_eq(to[r * row * size + b],
+                                     r < rows && b < cols * size ? want[r * row * size + b] : 0x77,
+                                     "by way of room: (%lld, byte %lld) of %lld bytes",
+                                     (long long)r, (long long)b, (long long)size);
+                cr_assert_eq(room[most_room], 0x55);
+                free(room);
             }
             free(from);
             free(to);
@@ -378,13 +396,17 @@ Test(copy, transposes_past_the_caches)
         }
 }
 
-/* Of many matrices, past the caches, rows that start within lines: whole tiles at a row's end, and parts of them. */
-Test(copy, large_transposes_within_lines)
+/* Of many matrices, past the caches, rows that start within lines: whole tiles at a row's end, and parts of them. Then rows that start
+ * on lines: whole pages of the source's rows and what is left of them, pieces of the result's and parts of them; and without
+ * memory for what lies between the two. */
+Test(copy, large_transposes)
 {
-    static const int64_t shapes[][2] = {{1031, 1536}, {1152, 2731}};
+    enum { WITHIN = 2, CASES = 5 };
+    static const int64_t shapes[CASES][2] = {
+        {1031, 1536}, {1152, 2731}, {1031, 1536}, {600, 704}, {600, 704}};
     static const int types[] = {WEFT_U8, WEFT_BF16, WEFT_F32, WEFT_F64};
     const int most = isa_most();
-    for (int c = 0; c < 2; c++)
+    for (int c = 0; c < CASES; c++)
         for (int t = 0; t < 4; t++) {
             const int64_t size = (int64_t)wf_dtype_size(types[t]), m = shapes[c][0],
                           n = shapes[c][1];
@@ -392,7 +414,7 @@ Test(copy, large_transposes_within_lines)
             const size_t bytes = (size_t)(count * m * n * size);
             char *from = malloc(bytes), *base = aligned_alloc(64, bytes / 64 * 64 + 128);
             cr_assert(from && base);
-            char *to = base + size;
+            char *to = base + (c < WITHIN ? size : 64);
             const wf_view s = {.data = from,
                                .dtype = (uint8_t)types[t],
                                .rank = 3,
@@ -405,9 +427,11 @@ Test(copy, large_transposes_within_lines)
             for (size_t i = 0; i < bytes; i++)
                 from[i] = (char)(i * 2654435761u >> 11);
             memset(base, 0x77, bytes / 64 * 64 + 128);
-            wf_set_isa((c + t) % 2 ? most : (c + t) / 2 % (most + 1));
+            wf_set_isa(c >= WITHIN ? WF_ISA_AVX2 : (c + t) % 2 ? most : (c + t) / 2 % (most + 1));
             wf_set_num_threads(3);
+            wf_alloc_fail_after(c + 1 == CASES, 1);
             wf_copy(&d, &s);
+            wf_alloc_fail_after(0, 0);
             for (int64_t b = 0; b < count; b++)
                 for (int64_t i = 0; i < m; i++)
                     for (int64_t j = 0; j < n; j++)
