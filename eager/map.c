@@ -52,7 +52,11 @@ enum {
     SHARED_ROWS = 64,
     SHARED_COLS = 64,
     PANEL_BYTES = 1024, /* of a row, where blocks go through it */
-    PAGE = 4096,        /* bytes */
+    /* The same where eight rows of a source are read at a time: of such a row, and of the result's. */
+    EIGHT_READ = 4096,
+    EIGHT_WRITE = 512,
+    EIGHT_PAD = 64, /* between its rows there: sets of a cache */
+    PAGE = 4096,    /* bytes */
     /* Elements between rows of a result of which a line's rows drive each other out of the first cache. */
     ONE_SET = 1024,
     TOGETHER = 1024, /* elements of rows that are cast at once, or brought together */
@@ -85,6 +89,7 @@ typedef struct run {
     int64_t band; /* row by row, that many at a time: see turned_block; else 0 */
     /* Bytes of scratch for what is turned where it is to stay in the second cache; 0: it lies on the stack. */
     int64_t panel;
+    int64_t pad; /* bytes between rows there */
     int through; /* of a band the source that is turned in the result's memory; -1: all have scratch */
     bool in_rows;        /* all rows of a block, where they lie: see cut_rows */
     bool stream, direct; /* direct: no operand needs a cast or a gather */
@@ -305,7 +310,8 @@ static void turn(chunk *c, const wf_block *b, int k, band *d)
     const int64_t size = r->w->op[o].esize;
     const bool through = k == r->through;
     char *tile = through ? b->ptr[0] : c->turned + r->slot[o] * c->band;
-    const int64_t apart = through ? b->row[0] : b->cols;
+    const int64_t pad = c->far ? r->pad / size : 0;
+    const int64_t apart = through ? b->row[0] : b->cols + pad;
     d->src[k] = tile;
     d->step[k] = apart * size;
     if (!through && c->held[k] == b->ptr[o] && c->held_rows[k] == b->rows &&
@@ -756,8 +762,13 @@ static void size_block(const run *r, const turned *u, int64_t *rows, int64_t *co
 }
 /* Past the caches. On a Zen 5 what is turned goes through the second cache: pieces of as many rows of the source as long pieces
  * of the result's and the other sources' rows have columns. */
-static void size_block_past(const turned *u, bool panel, int64_t *rows, int64_t *cols)
+static void size_block_past(const run *r, const turned *u, bool panel, int64_t *rows, int64_t *cols)
 {
+    if (r->pad) {
+        *rows = EIGHT_READ / u->size;
+        *cols = EIGHT_WRITE / u->size;
+        return;
+    }
     if (panel) {
         *rows = *cols = u->size > 1 ? PANEL_BYTES / u->size : PANEL_BYTES / 2;
         return;
@@ -779,22 +790,27 @@ static void cut_turned(run *r, wf_walk *w)
     const turned u = look_at(r);
     if (!u.any)
         return;
-    const bool panel = r->stream && t->nsrc <= PANEL_SRC && wf_amd_zen5();
+    /* Halves gain by eight rows at a time only where they share sets, bytes are turned another way. */
+    const bool eight = r->k->turn_past[2] != NULL;
+    const bool panel = r->stream && t->nsrc <= PANEL_SRC &&
+                       (eight ? u.size > 2 || (u.size == 2 && u.shared) : wf_amd_zen5());
+    r->pad = panel && eight ? EIGHT_PAD : 0;
     const int32_t rows_at = 2 * ROW_BYTES;
     int64_t room = SCRATCH - rows_at - t->nsrc * ROW_BYTES;
     if (r->stream) {
-        size_block_past(&u, panel, &rows, &cols);
+        size_block_past(r, &u, panel, &rows, &cols);
     } else {
         size_block(r, &u, &rows, &cols);
         room = room < NEAR_BYTES ? room : NEAR_BYTES;
     }
-    const int64_t line = 64 / u.least, most = r->stream ? rows : line;
-    while (cols > LEAST_COLS && (panel ? LEAST : most) * cols * u.each > room)
+    const int64_t line = 64 / u.least, most = r->stream ? rows : line, pads = r->pad * t->nsrc;
+    while (cols > LEAST_COLS && (panel ? LEAST : most) * (cols * u.each + pads) > room)
         cols /= 2;
-    const int64_t fits = u.each == 0 ? most : room / (cols * u.each) / LEAST_BAND * LEAST_BAND;
-    if (fits < LEAST_BAND)
+    const int64_t fits =
+        u.each == 0 ? most : room / (cols * u.each + pads) / LEAST_BAND * LEAST_BAND;
+    if (fits < (panel ? LEAST : LEAST_BAND)) /* a panel without memory is LEAST rows */
         return;
-    wf_walk_cut_turned(w, r->stream && !wf_amd() ? TURNED_ROWS : rows, cols);
+    wf_walk_cut_turned(w, r->stream && !panel && !wf_amd() ? TURNED_ROWS : rows, cols);
     if (w->cols >
         cols) /* no operand is transposed: blocks are what they were, too wide for such tiles */
         return;
@@ -804,7 +820,7 @@ static void cut_turned(run *r, wf_walk *w)
     for (int k = 0; k < t->nsrc; k++) {
         const bool tile = is_turned(r, k) && k != r->through;
         r->slot[1 + k] = (int32_t)at;
-        at += tile ? cols * w->op[1 + k].esize : 0;
+        at += tile ? cols * w->op[1 + k].esize + r->pad : 0;
     }
     r->panel = panel ? r->band * at : 0;
 }
