@@ -303,7 +303,7 @@ BLOCK_FN(past_8, uint64_t, 2, SIDE_PAST, lanes_of, vector, put_past, ROLLED, ROU
         enum { SIZE = sizeof(T), B = VECTOR / SIZE, L = PIECE / SIZE };                            \
         _Alignas(64) char lines[2][L * PITCH];                                                     \
         const bool many = wf_amd();                                                                \
-        for (int64_t j = 0; j < n; j += L) {                                                       \
+        for (int64_t j = 0; j < n && m > 0; j += L) {                                              \
             feed f = {(const char *)(s + j * s0), lines[0], s0 * SIZE, 0};                         \
             for (int64_t k = 0; k < L; k++)                                                        \
                 feed_piece(&f, NULL);                                                              \

@@ -346,7 +346,7 @@ Test(copy, packs_views)
 Test(copy, transposes_past_the_caches)
 {
     static const int64_t shapes[][2] = {{128, 128}, {256, 64}, {300, 133}, {97, 40},
-                                        {31, 16},   {5, 3},    {700, 130}};
+                                        {31, 16},   {5, 3},    {700, 130}, {20, 130}};
     const int most = isa_most();
     for (size_t c = 0; c < sizeof shapes / sizeof *shapes; c++)
         for (int width = 0; width < WF_NWIDTH; width++) {
