@@ -85,8 +85,9 @@ static bool has_option(int n, const char *const *options, const char *wanted)
 
 static bool check_options(program p, int n, const char *const *options)
 {
-    static const char *const strict[] = {"--fmad=", "--ftz=false", "--prec-div=true",
-                                         "--prec-sqrt=true", "--gpu-architecture=sm_"};
+    static const char *const strict[] = {
+        "--fmad=",  "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--gpu-architecture=sm_",
+        "--minimal"};
     for (size_t i = 0; i < sizeof strict / sizeof *strict; i++)
         if (!has_option(n, options, strict[i])) {
             snprintf(p->log, sizeof p->log, "fake NVRTC: %s is not among the options", strict[i]);
