@@ -123,11 +123,25 @@ endif()
 # saves (but for those marked `optimised`).
 set(weft_plain_folders cuda gpu jit grad planted)
 
+# ThreadSanitizer watches the library, and programs that have to do with threads themselves. Of the others it would follow what one
+# thread does to operands and references element by element, half of the time of such a program; what a worker still writes when a call
+# returns is a race with the library's next touch of it or with whoever frees it.
+set(weft_test_unwatched "")
+if(WEFT_SANITIZE STREQUAL "thread")
+    set(weft_test_unwatched -fno-sanitize=thread -DWEFT_UNDER_TSAN)
+    target_compile_options(weft_test_support PRIVATE ${weft_test_unwatched})
+endif()
+
 function(weft_test_program name)
     add_executable(${name} ${ARGN} ${weft_test_support_objects})
     target_link_libraries(${name} PRIVATE weft_flags weft_numerics weft_static ${CRITERION_LIBRARY})
     target_include_directories(${name} SYSTEM PRIVATE ${CRITERION_INCLUDE})
     target_link_options(${name} PRIVATE ${weft_quick_linker})
+    list(GET ARGN 0 first)
+    file(STRINGS ${first} threads REGEX "pthread_create|stdatomic|_Atomic|wf_parallel|wf_thread_start" LIMIT_COUNT 1)
+    if(NOT threads)
+        target_compile_options(${name} PRIVATE ${weft_test_unwatched})
+    endif()
     target_compile_definitions(${name} PRIVATE WEFT_SOURCE_DIR="${CMAKE_CURRENT_SOURCE_DIR}"
         WEFT_FAKE_CUDA="${CMAKE_CURRENT_BINARY_DIR}/tests/libfake-cuda.so"
         WEFT_FAKE_NVRTC="${CMAKE_CURRENT_BINARY_DIR}/tests/libfake-nvrtc.so")

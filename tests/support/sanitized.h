@@ -20,7 +20,7 @@
 #else
 #define UNDER_ASAN 0
 #endif
-#if defined(__SANITIZE_THREAD__) || SANITIZED_FEATURE(thread_sanitizer)
+#if defined(__SANITIZE_THREAD__) || SANITIZED_FEATURE(thread_sanitizer) || defined(WEFT_UNDER_TSAN)
 #define UNDER_TSAN 1
 #else
 #define UNDER_TSAN 0
