@@ -190,9 +190,8 @@ static int find_kernels(wf_planner *b)
         if (wf_program_is_row(x->program) || wf_program_is_copy(x->program)) {
             continue; /* nothing was fused: its eager kernel is written for it, and native already */
         }
-        wf_jitk_opts o = {.one = x->one,
-                          .sync = (b->opts->flags & WF_PLAN_SYNC) != 0,
-                          .target = {.width = b->opts->lanes}};
+        wf_jitk_opts o = {
+            .one = x->one, .sync = (b->opts->flags & WF_PLAN_SYNC) != 0, .target = b->opts->target};
         x->kernel = wf_jitk_get(x->program, &o);
         if (!x->kernel) {
             return WEFT_ENOMEM;
@@ -475,7 +474,7 @@ static bool is_fatter(const wf_plan *rows, const wf_plan *p)
 wf_plan *wf_plan_open_rows(wf_plan *p)
 {
     wf_why why = {0};
-    wf_plan_opts o = {.flags = p->flags | WF_PLAN_ROWS, .writes = p->writes, .lanes = p->lanes};
+    wf_plan_opts o = {.flags = p->flags | WF_PLAN_ROWS, .writes = p->writes, .target = p->target};
     const int before = wf_work_enter(WF_TIMED_rows);
     wf_plan *rows = build_one(p->fn, &o, &why);
     wf_work_leave(before);
@@ -511,7 +510,7 @@ static wf_plan *build_plan(const wf_fn *recorded, const wf_plan_opts *opts, wf_w
     p->fn = f;
     p->images = images;
     p->flags = opts->flags;
-    p->lanes = opts->lanes;
+    p->target = opts->target;
     bool fixed = (opts->flags & (WF_PLAN_NO_FUSE | WF_PLAN_ROWS | WF_PLAN_PLAIN)) != 0;
     if (fixed || !has_openable(f)) {
         atomic_store_explicit(&p->choice, WF_CHOICE_PLAIN, memory_order_relaxed);

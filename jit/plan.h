@@ -21,6 +21,7 @@
 #include <stdio.h>
 
 #include "eager/view.h"
+#include "jit/ir/backend.h"
 #include "jit/ir/ir.h"
 
 typedef struct wf_plan wf_plan;
@@ -44,7 +45,8 @@ typedef struct wf_plan_opts {
     /* writes[k]: the input whose memory output k replaces (a write-back), -1 for none; NULL: none at all.
      * Such an output has the input's element type and count. */
     const int32_t *writes;
-    int lanes; /* of native kernels' vectors: 1 to 64, a power of two; 0: what is fastest (tests of bits take few) */
+    wf_target
+        target; /* of native kernels; all zero: this machine, vectors of what is fastest (tests of bits take short ones) */
 } wf_plan_opts;
 
 /* NULL with why filled: no memory, symbols that are not bound to sizes, or an operand no step can read. */

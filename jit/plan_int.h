@@ -130,7 +130,7 @@ struct wf_plan {
     wf_reference *_Atomic reference;     /* what with, or NULL so far */
     bool aligned;                        /* some values have aligned rows (passes/layout.h) */
     unsigned flags;                      /* it was built with */
-    int lanes;                           /* likewise */
+    wf_target target;                    /* likewise */
     int32_t *writes;                     /* likewise */
     _Atomic int64_t took[WF_PLAN_TURNS]; /* ns; 0: not known */
     wf_plan_step *steps;

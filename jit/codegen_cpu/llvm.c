@@ -115,9 +115,33 @@ static struct kept {
     char arch[64];
 } kept[MACHINES];
 
+typedef struct cpu {
+    const char *name, *features;
+    LLVMCodeGenOptLevel level;
+    char own[64];
+} cpu;
+
+/* What an arch stands for: "host" or a name, "/0" behind it. */
+static void read_arch(const char *arch, cpu *c)
+{
+    const size_t n = strcspn(arch, "/");
+    const int host = n == 4 && memcmp(arch, "host", n) == 0;
+    snprintf(c->own, sizeof c->own, "%.*s", (int)n, arch);
+    c->name = host ? host_cpu : c->own;
+    c->features = host ? host_features : "";
+    c->level = arch[n] ? LLVMCodeGenLevelNone : LLVMCodeGenLevelLess;
+}
+
+static LLVMTargetMachineRef new_machine(const char *arch)
+{
+    cpu c;
+    read_arch(arch, &c);
+    return LLVMCreateTargetMachine(target, triple, c.name, c.features, c.level, LLVMRelocPIC,
+                                   LLVMCodeModelDefault);
+}
+
 static LLVMTargetMachineRef take_machine(const char *arch)
 {
-    const int host = strcmp(arch, "host") == 0;
     LLVMTargetMachineRef found = NULL;
     pthread_mutex_lock(&lock);
     for (int i = 0; i < MACHINES && !found; i++)
@@ -126,10 +150,7 @@ static LLVMTargetMachineRef take_machine(const char *arch)
             kept[i].machine = NULL;
         }
     pthread_mutex_unlock(&lock);
-    return found ? found
-                 : LLVMCreateTargetMachine(target, triple, host ? host_cpu : arch,
-                                           host ? host_features : "", LLVMCodeGenLevelLess,
-                                           LLVMRelocPIC, LLVMCodeModelDefault);
+    return found ? found : new_machine(arch);
 }
 
 static void return_machine(LLVMTargetMachineRef machine, const char *arch)
@@ -314,11 +335,12 @@ static void unload(void *handle)
 static int describe(const char *arch, char *out, size_t n)
 {
     pthread_once(&once, initialise);
-    const int host = strcmp(arch, "host") == 0;
     unsigned major, minor, patch;
+    cpu c;
+    read_arch(arch, &c);
     LLVMGetVersion(&major, &minor, &patch);
-    const int wrote = snprintf(out, n, "LLVM %u.%u.%u %s %s %s", major, minor, patch, triple,
-                               host ? host_cpu : arch, host ? host_features : "");
+    const int wrote = snprintf(out, n, "LLVM %u.%u.%u %s %s %s%s", major, minor, patch, triple,
+                               c.name, c.features, arch + strcspn(arch, "/"));
     return wrote > 0 && (size_t)wrote < n ? 0 : -1;
 }
 

@@ -18,7 +18,8 @@ typedef struct wf_llvm_api {
         *generator; /* WF_LL_GENERATOR of cmake/WeftLibrary.cmake: a hash of render* and llvm* */
     /* What object code for the arch depends on: LLVM's version, the CPU and its features. */
     int (*describe)(const char *arch, char *out, size_t n);
-    /* Object code of a module given as text, malloced. arch: "host" or a CPU name. 0 or -1. */
+    /* Object code of a module given as text, malloced. arch: "host" or a CPU name; "/0" behind it: made in the
+     * least time, whatever it takes to run. 0 or -1. */
     int (*compile)(const char *arch, const char *text, size_t n, void **object, size_t *size,
                    char *err, size_t errn);
     /* The same as assembly, n bytes, malloced. */

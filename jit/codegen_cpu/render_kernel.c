@@ -16,15 +16,21 @@
 
 enum { LONG_BODY = 120, MANY_OPERANDS = 7 };
 
+static bool is_arch(const char *arch, const char *name)
+{
+    const size_t n = strcspn(arch, "/");
+    return strlen(name) == n && memcmp(arch, name, n) == 0;
+}
+
 /* Bits of a vector register where there are 16 of them; 0: AVX-512's 32. */
 static unsigned few_registers(const char *arch)
 {
-    if (strcmp(arch, "x86-64") == 0)
+    if (is_arch(arch, "x86-64"))
         return 128;
-    if (strcmp(arch, "x86-64-v3") == 0)
+    if (is_arch(arch, "x86-64-v3"))
         return 256;
 #if defined(__x86_64__)
-    if (strcmp(arch, "host") == 0 && !__builtin_cpu_supports("x86-64-v4"))
+    if (is_arch(arch, "host") && !__builtin_cpu_supports("x86-64-v4"))
         return __builtin_cpu_supports("x86-64-v3") ? 256 : 128;
 #endif
     return 0;

@@ -130,9 +130,10 @@ int wf_kernel_of_move(wf_kernel *k, wf_skeleton skeleton, int dtype, wf_why *why
 
 /* What to generate code for. */
 typedef struct wf_target {
-    const char *arch; /* CPU: "host", "x86-64-v3", "x86-64"; CUDA: "sm_90" */
-    int width;        /* CPU: vector lanes, 1 to 64, a power of two; 0: chosen from the body */
-    bool contract;    /* CUDA: products and sums may become one fma */
+    const char *
+        arch; /* CPU: "host", "x86-64-v3", "x86-64", "host/0" (quickly made: tests of bits); CUDA: "sm_90" */
+    int width;     /* CPU: vector lanes, 1 to 64, a power of two; 0: chosen from the body */
+    bool contract; /* CUDA: products and sums may become one fma */
 } wf_target;
 
 typedef struct wf_blob {
