@@ -493,6 +493,21 @@ static int scope_check(wf_ctx *c, weft_scope scope, const char *op)
     return 0;
 }
 
+/* Ends scopes down to that of a depth. Deleters run meanwhile: a scope that is being ended is none to end, one that they leave open
+ * ends with it, and they may end those below. */
+static void end_scopes(wf_ctx *c, uint32_t last)
+{
+    for (uint32_t d = last; d <= c->depth; d++) {
+        c->scopes[d].serial = 0;
+    }
+    while (c->depth >= last) {
+        const uint32_t d = c->depth;
+        c->scopes[d].serial = 0;
+        scope_release(c, d);
+        c->depth -= c->depth == d;
+    }
+}
+
 weft_status weft_scope_end(weft_scope scope)
 {
     wf_ctx *c = wf_ctx_get();
@@ -500,11 +515,7 @@ weft_status weft_scope_end(weft_scope scope)
     if (rc) {
         return (weft_status)rc;
     }
-    while (c->depth >= scope.depth) {
-        scope_release(c, c->depth);
-        c->scopes[c->depth].serial = 0;
-        c->depth--;
-    }
+    end_scopes(c, scope.depth);
     return WEFT_OK;
 }
 
@@ -577,12 +588,9 @@ void wf_scopes_leave(wf_ctx *c, uint32_t base, uint32_t to, weft_tensor *r, int 
             r[i] = alive(c, r[i]);
         }
     }
-    while (c->depth >= base) {
-        scope_release(c, c->depth);
-        if (c->depth == to) {
-            break;
-        }
-        c->scopes[c->depth--].serial = 0;
+    end_scopes(c, to + 1);
+    if (to >= base && c->depth == to) {
+        scope_release(c, to);
     }
     for (int i = 0; i < n; i++) { /* ... into that one */
         wf_slot *s = r[i].slot < WF_ABSENT_SLOT ? wf_slot_of(c, r[i]) : NULL;

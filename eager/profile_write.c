@@ -137,9 +137,10 @@ void wf_prof_put_string(wf_text *t, const char *string)
     }
 }
 
-/* Microseconds, exact to the nanosecond. */
+/* Microseconds, exact to the nanosecond; none where a device's clock says less. */
 static char *put_time(char *p, int64_t ns)
 {
+    ns = ns > 0 ? ns : 0;
     const int64_t rest = ns % 1000;
     p = wf_prof_put_int(p, ns / 1000);
     p[0] = '.';

@@ -269,22 +269,43 @@ static int check_peak(wf_planner *b)
     return refused ? wf_fail(b->why, WEFT_EUNSUPPORTED, "it takes too much memory") : rc;
 }
 
-/* No memory has as much: what is modelled of values that take less does not overflow. */
-static int check_sizes(const wf_planner *b)
+/* Adds a value's bytes, *whose where they make it more than any memory has. */
+static void count_size(const wf_fn *f, wf_val v, int64_t *all, wf_val *whose)
 {
     static const int64_t most = (int64_t)1 << 52, most_of_all = (int64_t)1 << 60;
+    const int64_t bytes = wf_type_bytes(wf_fn_type(f, v));
+    *all += bytes < 0 || bytes > most ? most_of_all : bytes;
+    *whose = *all >= most_of_all && !*whose ? v : *whose;
+}
+
+/* What takes more than any memory has is refused, so that sums over less do not overflow: what is made, and what is returned, as often
+ * as it is. A view takes nothing, whatever its extents; a row that is no view goes through all of it. */
+static int check_sizes(const wf_planner *b)
+{
     const wf_fn *f = b->f;
     int64_t all = 0;
-    for (wf_val v = 1; v <= f->n; v++) {
-        const int64_t bytes = b->live[v] ? wf_type_bytes(wf_fn_type(f, v)) : 0;
-        all += bytes > most ? most_of_all : bytes;
-        if (bytes < 0 || all >= most_of_all) {
-            return wf_fail(b->why, WEFT_ENOMEM,
-                           "with %%%u, which %s makes, the values take more than any memory has", v,
-                           wf_rows[wf_fn_at(f, v)->op].name);
+    wf_val whose = 0;
+    for (wf_val v = 1; v <= f->n && !whose; v++) {
+        if (!b->live[v] || b->l.map[v].root != v) {
+            continue;
+        }
+        const wf_ins *i = wf_fn_at(f, v);
+        count_size(f, v, &all, &whose);
+        for (int s = 0; s < i->nsrc && !whose; s++) {
+            const wf_val src = wf_ins_src(f, i)[s];
+            int64_t alone = 0;
+            if (src) {
+                count_size(f, src, &alone, &whose);
+            }
         }
     }
-    return 0;
+    for (uint32_t k = 0; k < f->noutputs && !whose; k++) {
+        count_size(f, f->outputs[k], &all, &whose);
+    }
+    return whose ? wf_fail(b->why, WEFT_ENOMEM,
+                           "with %%%u, which %s makes, the values take more than any memory has",
+                           whose, wf_rows[wf_fn_at(f, whose)->op].name)
+                 : 0;
 }
 
 static int build(wf_planner *b)

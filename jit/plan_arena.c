@@ -24,6 +24,13 @@ static int ascending(int64_t x, int64_t y)
     return (x > y) - (x < y);
 }
 
+/* Bytes for as many launches; what a file may have more than 2^63 of is as much. */
+static int64_t area(int64_t bytes, int64_t launches)
+{
+    int64_t all;
+    return __builtin_mul_overflow(bytes, launches, &all) ? INT64_MAX : all;
+}
+
 /* Later ones first: that is when bins are no longer to be had. */
 static int by_end(const void *a, const void *b)
 {
@@ -43,7 +50,7 @@ static int by_size(const void *a, const void *b)
 static int by_area(const void *a, const void *b)
 {
     const wf_arena_block *x = *(wf_arena_block *const *)a, *y = *(wf_arena_block *const *)b;
-    int c = ascending(y->size * (y->last - y->first + 1), x->size * (x->last - x->first + 1));
+    int c = ascending(area(y->size, y->last - y->first + 1), area(x->size, x->last - x->first + 1));
     return c ? c : by_end(a, b);
 }
 
@@ -402,7 +409,7 @@ static int place_few_apart(packing *p, int64_t limit)
     int rc = order && rest ? 0 : WEFT_ENOMEM;
     for (uint32_t i = 0; i < p->n && !rc; i++) {
         order[i] = &p->v[i];
-        order[i]->at = order[i]->size * (p->launches - (order[i]->last - order[i]->first));
+        order[i]->at = area(order[i]->size, p->launches - (order[i]->last - order[i]->first));
     }
     uint32_t lo = 0, hi = p->n;
     if (!rc) {

@@ -23,7 +23,7 @@ typedef struct counted {
 Test(flops, sizes_beyond_any_memory)
 {
     static const char *const refused[] = {
-        /* three tensors of 2^62 bytes; one that is repeated so often; many that are large together */
+        /* three tensors of 2^62 bytes; one that is repeated so often, read to its end */
         IN(1,
            "f32[1152921504606846976]") "  %2 = exp f32[1152921504606846976] %1\n"
                                        "  %3 = neg f32[1152921504606846976] %2\n  return %2, %3\n",
@@ -40,6 +40,34 @@ Test(flops, sizes_beyond_any_memory)
                   why.rule);
         wf_fn_free(f);
     }
+    for (int returned = 0; returned < 2; returned++) { /* 300 of 2^52 bytes; one, 300 times */
+        enum { MANY = 300 };
+        char text[64 * MANY], *t = text;
+        t = stpcpy(t, "fn f {\n" IN(1, "f32[1125899906842624]"));
+        for (int v = 2; v < MANY && !returned; v++) {
+            t += sprintf(t, "  %%%d = exp f32[1125899906842624] %%%d\n", v, v - 1);
+        }
+        t += sprintf(t, returned ? "  return %%1" : "  return %%%d", MANY - 1);
+        for (int o = 0; o < MANY && returned; o++) {
+            t += sprintf(t, ", %%1");
+        }
+        sprintf(t, "\n}\n");
+        wf_fn *many = plan_parse(text);
+        wf_why_clear(&why);
+        cr_assert_null(wf_plan_build(many, &(wf_plan_opts){.flags = WF_PLAN_TIER0}, &why));
+        cr_assert(why.code == WEFT_ENOMEM && strstr(why.rule, "more than any memory has"), "%s",
+                  why.rule);
+        wf_fn_free(many);
+    }
+    /* of a view only what is read counts */
+    wf_fn *view = plan_parse("fn f {\n" IN(
+        1, "f32[1]") "  %2 = expand f32[1125899906842624,1024] %1 dyn(1125899906842624,1024)\n"
+                     "  %3 = slice f32[4,1024] %2 ints(0) dyn(0,4,1)\n"
+                     "  %4 = exp f32[4,1024] %3\n  return %4\n}\n");
+    wf_plan *small = wf_plan_build(view, &(wf_plan_opts){.flags = WF_PLAN_TIER0}, &why);
+    cr_assert_not_null(small, "%s", why.rule);
+    wf_plan_release(small);
+    wf_fn_free(view);
     wf_fn *f = plan_parse("fn f {\n" IN(1, "f32[33554432,33554432]") IN(
         2, "f32[33554432,33554432]") "  %3 = matmul f32[33554432,33554432] %1, %2\n"
                                      "  %4 = matmul f32[33554432,33554432] %3, %1\n"

@@ -426,6 +426,45 @@ Test(writes, two_imports_of_one_memory_may_overlap)
     }
 }
 
+static weft_scope ended[3]; /* by deleters: the one that is being ended, one around it */
+
+static void end_one(void *which)
+{
+    weft_scope_end(*(const weft_scope *)which);
+}
+
+static void leave_one_open(void *unused)
+{
+    (void)unused;
+    weft_scope_begin();
+    weft_ones(weft_shape(3), WEFT_F32);
+}
+
+/* Deleters run while a scope ends, and may end and begin others. */
+Test(scopes, deleters_that_end_and_begin_them)
+{
+    static float memory[4];
+    for (int which = 0; which < 3; which++) {
+        ended[2] = weft_scope_begin();
+        weft_ones(weft_shape(2), WEFT_F32);
+        ended[1] = weft_scope_begin();
+        const weft_tensor outer = weft_ones(weft_shape(3), WEFT_F32);
+        ended[0] = weft_scope_begin();
+        weft_scope_begin(); /* left open: ends with the one around it */
+        weft_from_blob(memory, weft_shape(4), WEFT_F32, .deleter = which ? end_one : leave_one_open,
+                       .arg = &ended[which - 1 + !which]);
+        cr_assert_eq(weft_scope_end(ended[0]), WEFT_OK);
+        cr_assert_eq(weft_last_status(), which == 1 ? WEFT_EHANDLE : WEFT_OK);
+        weft_clear_error();
+        cr_assert_eq(weft_ok(outer), which != 2);
+        weft_clear_error();
+        cr_assert_eq(weft_scope_end(ended[1]), which == 2 ? WEFT_EHANDLE : WEFT_OK);
+        weft_clear_error();
+        cr_assert_eq(weft_scope_end(ended[2]), WEFT_OK);
+        cr_assert_eq(weft_leak_report(NULL), 0);
+    }
+}
+
 Test(assign, leaves_the_variable_alone_when_the_value_is_dead)
 {
     weft_tensor x = weft_keep(weft_ones(S(1), WEFT_F32)), v = weft_ones(S(1), WEFT_F32);
