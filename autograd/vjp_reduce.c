@@ -257,7 +257,8 @@ static weft_tensor cumprod_gradient(weft_tensor g, weft_tensor x, const int64_t 
     const int r = d[1] < BLOCK ? (int)d[1] : BLOCK;
     const int64_t m = (d[1] + r - 1) / r, all[3] = {d[0], m * r, d[2]};
     weft_tensor at[BLOCK], of[BLOCK], c[BLOCK],
-        dx[BLOCK]; /* every r-th element, from the t-th on */
+        dx[BLOCK];                                      /* every r-th element, from the t-th on */
+    weft_tensor all_of = WEFT_NONE, finite = WEFT_NONE; /* the gradient of a block's product */
     x = pad_lines(x, 0, all[1] - d[1], 1);
     g = pad_lines(g, 0, all[1] - d[1], 0);
     for (int t = 0; t < r; t++) {
@@ -272,15 +273,12 @@ static weft_tensor cumprod_gradient(weft_tensor g, weft_tensor x, const int64_t 
         for (int t = 1; t < r; t++) {
             sum = wf_op3(WF_OP_ADDCMUL, NULL, sum, of[t], c[t]);
         }
-        last = pad_lines(cumprod_gradient(slice(sum, 1, 1, m, 1), last, fewer), 0, 1, 0);
-        /* that of a block's product may overflow where the product is 0, and 0 it stays */
-        const weft_tensor most = weft_f(0x1.fffffffffffffp1023);
-        const weft_tensor low = wf_op2(WF_OP_MAXIMUM, NULL, last, weft_f(-0x1.fffffffffffffp1023));
-        last = where(equal(c[r - 1], weft_f(0)), wf_op2(WF_OP_MINIMUM, NULL, low, most), last);
+        all_of = pad_lines(cumprod_gradient(slice(sum, 1, 1, m, 1), last, fewer), 0, 1, 0);
+        finite = wf_op2(WF_OP_MAXIMUM, NULL, all_of, weft_f(-0x1.fffffffffffffp1023));
+        finite = wf_op2(WF_OP_MINIMUM, NULL, finite, weft_f(0x1.fffffffffffffp1023));
         for (int t = 0; t < r; t++) {
             of[t] = mul(of[t], before);
         }
-        of[r - 1] = add(of[r - 1], last);
     }
     if (d[1] == 1) { /* times nothing, but of x */
         of[0] = mul(of[0], pad_lines(slice(x, 1, 0, 0, 1), 1, 0, 1));
@@ -292,6 +290,10 @@ static weft_tensor cumprod_gradient(weft_tensor g, weft_tensor x, const int64_t 
         for (int j = i + 1; j < r; j++) {
             product = j == 1 ? at[1] : mul(product, at[j]);
             dx[i] = wf_op3(WF_OP_ADDCMUL, NULL, dx[i], product, of[j]);
+        }
+        if (m > 1) { /* it may overflow: nothing of that is nothing */
+            dx[i] = wf_op3(WF_OP_ADDCMUL, NULL, dx[i], product,
+                           where(equal(product, weft_f(0)), finite, all_of));
         }
         dx[i] = reshape(dx[i], 4, one);
     }

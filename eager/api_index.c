@@ -107,14 +107,19 @@ static bool at_hand(const places *p)
 }
 
 /* The index of n axes as one, which a loop works out, or an error. False: nothing was done, and if an index is out of range the
- * rows say so. */
+ * rows say so. Smaller ones that broadcast are for the rows, too: those do not expand what they work with. */
 static bool join_here(places *p, const weft_tensor *indices, int n)
 {
     wf_type t = p->index;
     int64_t *at;
     t.dtype = WEFT_I64;
     const int64_t m = wf_type_numel(&t);
-    p->at = at_hand(p) && m > 0 ? wf_api_new(p->a.c, &t, (void **)&at) : WEFT_NONE;
+    bool whole = m > 0;
+    for (int k = 0; k < n && whole; k++) {
+        wf_arg b;
+        whole = wf_arg_open(&b, p->a.op, indices[k]) && wf_type_numel(&b.type) == m;
+    }
+    p->at = at_hand(p) && whole ? wf_api_new(p->a.c, &t, (void **)&at) : WEFT_NONE;
     for (int k = 0; k < n && weft_ok(p->at); k++) {
         const int64_t d = p->a.type.dims[k];
         const weft_tensor index =

@@ -208,7 +208,8 @@ static int run_norm(wf_exec *e, bool center)
         const wf_turned_norm turned = {px.data, e->dst[0].data, x->dtype, e->dst[0].dtype,
                                        compute, r.rows,         j.n,      w.data,
                                        b.data,  j.mean,         j.rstd,   j.eps};
-        const bool done = !(e->attr->flags & WF_FLAG_CHANNELS) && wf_norm_turned(&turned);
+        const bool done =
+            status == 0 && !(e->attr->flags & WF_FLAG_CHANNELS) && wf_norm_turned(&turned);
         status = status != 0 || done ? status : wf_rows_run(&r, e->why);
     }
     wf_scratch_free(spread[0], spread_bytes);

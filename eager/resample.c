@@ -14,7 +14,12 @@
 #include "eager/dense.h"
 #include "eager/rows.h"
 
-enum { TASK = 1 << 16 /* elements of the result worth a task */, NO_SLAB = -1 };
+enum {
+    TASK = 1 << 16, /* elements of the result worth a task */
+    SHARED =
+        4, /* slabs of a task that it makes of each other's neighbours: the next one makes its first again */
+    NO_SLAB = -1
+};
 
 typedef struct level {
     wf_blend b;
@@ -146,6 +151,7 @@ int wf_resample(void *y, const void *x, int dtype, int count, const wf_blend *b,
     measure(&r, count, b, inner);
     const level *l = &r.level[r.first];
     const int64_t unit = (r.first + 1 == r.count ? l->b.m : 1) * l->out;
-    wf_parallel_for(elements / unit, TASK / unit + 1, run_units, &r);
+    const int64_t least = unit == l->out && l->b.m > l->b.n ? SHARED : 1, few = TASK / unit + 1;
+    wf_parallel_for(elements / unit, few < least ? least : few, run_units, &r);
     return atomic_load(&r.failed) ? wf_no_memory(why, r.room) : 0;
 }

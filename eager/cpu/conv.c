@@ -94,15 +94,27 @@ typedef struct bias_of_product {
     int rows;
 } bias_of_product;
 
+/* Rows of few columns are added to several at a time, where they lie behind each other: the bias is repeated for that. */
 static void add_bias(void *arg, int64_t batch, int64_t row, int64_t count)
 {
+    enum { REPEATED = 4096, FEW = 256 };
+    _Alignas(64) char repeated[REPEATED];
     const bias_of_product *b = arg;
     const wf_gemm_desc *g = b->g;
-    const int64_t size = (int64_t)wf_dtype_size(g->dtype);
+    const int64_t size = (int64_t)wf_dtype_size(g->dtype), line = g->n * size;
     const wf_map_fn add = wf_kernels_now()->map[wf_ct(g->dtype)][WF_OP_ADD];
-    for (int64_t i = row; i < row + count; i++) {
+    const char *bias = b->bias;
+    int64_t together = 1;
+    if (!b->rows && g->n < FEW && g->c_rs == g->n && count > 1) {
+        together = REPEATED / line < count ? REPEATED / line : count;
+        for (int64_t i = 0; i < together; i++)
+            memcpy(repeated + i * line, bias, (size_t)line);
+        bias = repeated;
+    }
+    for (int64_t i = row, n; i < row + count; i += n) {
+        n = row + count - i < together ? row + count - i : together;
         char *y = (char *)g->c + (batch * g->c_bs + i * g->c_rs) * size;
-        add(y, (const void *const[]){y, b->bias + (b->rows ? i * size : 0)}, (size_t)g->n,
+        add(y, (const void *const[]){y, bias + (b->rows ? i * size : 0)}, (size_t)(n * g->n),
             b->rows ? 2 : 0);
     }
 }
@@ -110,8 +122,11 @@ static void add_bias(void *arg, int64_t batch, int64_t row, int64_t count)
 static void add_bias_task(void *arg, int64_t begin, int64_t end)
 {
     const bias_of_product *b = arg;
-    for (int64_t i = begin; i < end; i++)
-        add_bias(arg, i / b->g->m, i % b->g->m, 1);
+    for (int64_t i = begin, n; i < end; i += n) {
+        const int64_t row = i % b->g->m;
+        n = b->g->m - row < end - i ? b->g->m - row : end - i;
+        add_bias(arg, i / b->g->m, row, n);
+    }
 }
 
 /* Adds it to rows as they are finished, or to all of them. */

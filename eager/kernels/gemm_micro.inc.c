@@ -134,17 +134,25 @@ enum { WHOLE = 2 * sizeof(vec_f32) }; /* bytes of a row of B's panels */
                 T *to = out + i * cols + p0 * width;                                               \
                 for (int64_t p = 0; rs == 1 && p < n; p++, s += cs, to += width) {                 \
                     __builtin_prefetch(s + 16 * cs);                                               \
+                    if (w < width && width == WHOLE / (int64_t)sizeof(T))                          \
+                        memset(to, 0, WHOLE);                                                      \
+                    else if (w < width)                                                            \
+                        memset(to + w, 0, (size_t)(width - w) * sizeof(T));                        \
                     if (w == WHOLE / (int64_t)sizeof(T))                                           \
                         memcpy(to, s, WHOLE);                                                      \
-                    else if (w < 4 || w > 16)                                                      \
+                    else if (w > 16)                                                               \
                         memcpy(to, s, (size_t)w * sizeof(T));                                      \
-                    else {                                                                         \
+                    else if (w >= 4) {                                                             \
                         for (int64_t r = 0; r + 4 < w; r += 4)                                     \
                             memcpy(to + r, s + r, 4 * sizeof(T));                                  \
                         memcpy(to + w - 4, s + w - 4, 4 * sizeof(T));                              \
+                    } else { /* not by a loop, of which compilers make a call */                   \
+                        to[0] = s[0];                                                              \
+                        if (w > 1)                                                                 \
+                            to[1] = s[1];                                                          \
+                        if (w > 2)                                                                 \
+                            to[2] = s[2];                                                          \
                     }                                                                              \
-                    if (w < width)                                                                 \
-                        memset(to + w, 0, (size_t)(width - w) * sizeof(T));                        \
                 }                                                                                  \
                 for (int64_t p = 0; rs != 1 && p < n; p++, s += cs, to += width) {                 \
                     for (int64_t r = 0; r < w; r++)                                                \
@@ -369,10 +377,11 @@ static int reads_a_in_place(const wf_gemm_block *g)
                              (g->n < MANY_COLUMNS && g->a_rs * size % CACHE_WAY != 0)));
 }
 
-/* A whose columns are neighbours is brought together in panels as high as a tile. (Halves are widened along their rows.) */
+/* f64 whose columns are neighbours is brought together in panels as high as a tile. (f32 has tiles for two columns of A, which read its
+ * rows; halves are widened along them.) */
 static int packs_tiles(const wf_gemm_block *g)
 {
-    return is_computed(g) && lies_along(g->a_rs, g->a_cs);
+    return g->dtype == WEFT_F64 && lies_along(g->a_rs, g->a_cs);
 }
 
 static void pack_tiles(const wf_gemm_block *g, int64_t from, int64_t m, int64_t len, void *out)

@@ -3,6 +3,7 @@
  * that are not taken, powers of zero. PyTorch's values, or its formulas in double, are the reference.
  */
 #include <criterion/criterion.h>
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -613,8 +614,35 @@ Test(grad_edges, running_products_of_large_values_behind_a_zero)
             cr_expect(fabsf(dx[i] - want) <= 1e-6f * want, "zero at %d, element %d: %g, not %g",
                       zero, i, (double)dx[i], (double)want);
         }
+        /* what the zero itself is multiplied by, too large to be told or not */
+        long double product = ldexpl(1, -zero), own = product;
+        for (int i = zero + 1; i < LINE; i++) {
+            product *= x[i];
+            own += product;
+        }
+        cr_expect(own > FLT_MAX ? dx[zero] == INFINITY
+                                : fabsl(dx[zero] - own) <= 1e-6L * fabsl(own),
+                  "zero at %d: %g, not %Lg", zero, (double)dx[zero], own);
         weft_scope_end(sc);
     }
+}
+
+/* What overflows on the way is not another number. */
+Test(grad_edges, running_products_that_overflow_behind_a_zero)
+{
+    const double x[8] = {1e-100, 1e-100, 1e-100, 0, 1e100, 1e100, 1e100, 1e100};
+    double dx[8];
+    weft_scope sc = weft_scope_begin();
+    weft_tensor t = weft_from_data(x, weft_shape(8), WEFT_F64), g;
+    weft_requires_grad_(t, true);
+    weft_tensor y = weft_sum(weft_cumprod(t, 0));
+    cr_assert_eq(
+        weft_grad_of(.outputs = &y, .n_outputs = 1, .inputs = &t, .n_inputs = 1, .grads = &g),
+        WEFT_OK, "%s", weft_last_error());
+    weft_to_array(g, dx, 8, WEFT_F64);
+    cr_expect(dx[3] == INFINITY || fabs(dx[3] - 1e100) < 1e85, "%g", dx[3]);
+    cr_expect(dx[0] == 1 + 1e-100 && dx[4] == 0, "%g %g", dx[0], dx[4]);
+    weft_scope_end(sc);
 }
 
 static weft_tensor huber_of(const void *self, weft_tensor x)

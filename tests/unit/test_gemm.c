@@ -749,22 +749,23 @@ typedef struct meeting {
     pthread_mutex_t lock;
     pthread_cond_t met;
     pthread_t first;
+    struct timespec end; /* of all waiting */
     bool anyone, both;
 } meeting;
 
 static void wait_for_another(void *arg, int64_t batch, int64_t row, int64_t count)
 {
     meeting *m = arg;
-    struct timespec end;
     (void)batch, (void)row, (void)count;
-    clock_gettime(CLOCK_REALTIME, &end);
-    end.tv_sec += 20;
     pthread_mutex_lock(&m->lock);
-    if (!m->anyone)
+    if (!m->anyone) {
         m->anyone = true, m->first = pthread_self();
-    else if (!pthread_equal(m->first, pthread_self()))
+        clock_gettime(CLOCK_REALTIME, &m->end);
+        m->end.tv_sec += 20;
+    }
+    if (!pthread_equal(m->first, pthread_self()))
         m->both = true, pthread_cond_broadcast(&m->met);
-    while (!m->both && pthread_cond_timedwait(&m->met, &m->lock, &end) == 0)
+    while (!m->both && pthread_cond_timedwait(&m->met, &m->lock, &m->end) == 0)
         ;
     pthread_mutex_unlock(&m->lock);
 }
