@@ -22,6 +22,8 @@
 #include "jit/ir/dtype.h"
 #include "tests/support/effort.h"
 
+ONE_THREAD_BEGIN
+
 static uint64_t rng_state = 88172645463325252u;
 
 static uint64_t rng(void)
@@ -688,6 +690,8 @@ Test(gemm, same_bits_whoever_is_awake)
             free(a), free(b), free(c);                                                             \
         }                                                                                          \
     } while (0)
+
+ONE_THREAD_END
 
 /* What `done` was called for: rows as they were then, and how often. */
 typedef struct finished {
