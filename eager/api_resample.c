@@ -304,8 +304,7 @@ static weft_tensor resample_lines(weft_tensor from, int axes, const resize *r, b
     bool weak;
     const weft_dtype dt = (weft_dtype)wf_api_dtype(from, &weak);
     for (int i = 0; i < axes; i++) {
-        k[i].below = WEFT_NONE;
-        if (!stays(&r[i], align_corners)) {
+        if (!stays(&r[i], align_corners)) { /* else it has none */
             k[i] = corners_of(&r[i], align_corners, dt);
         }
     }

@@ -8,6 +8,7 @@
  * rounding); for f32 and f64 the bias is one IEEE addition to the rounded product, which is what
  * composing matmul and add gives.
  */
+#include "eager/cpu/bias.h"
 #include "eager/cpu/gemm.h"
 #include "eager/dense.h"
 #include "eager/kernels/kernels.h"
@@ -168,59 +169,11 @@ WF_EXEC_DECL(matmul)
 }
 
 /* -- linear ---------------------------------------------------------------------------------------- */
-enum { LONG_ROW = 32 }; /* columns that are worth a call of the row's kernel */
-
-typedef struct bias_args {
-    void *y;
-    const void *bias;
-    int64_t cols, stride;
-    int dtype;
-} bias_args;
-
-#define ADD_BIAS(suffix, type)                                                                     \
-    static void add_bias_##suffix(void *arg, int64_t begin, int64_t end)                           \
-    {                                                                                              \
-        const bias_args *a = arg;                                                                  \
-        const type *bias = a->bias;                                                                \
-        for (int64_t r = begin; r < end; r++) {                                                    \
-            type *y = (type *)a->y + r * a->cols;                                                  \
-            if (a->stride == 1) {                                                                  \
-                for (int64_t i = 0; i < a->cols; i++) {                                            \
-                    y[i] += bias[i];                                                               \
-                }                                                                                  \
-            } else {                                                                               \
-                for (int64_t i = 0; i < a->cols; i++) {                                            \
-                    y[i] += bias[i * a->stride];                                                   \
-                }                                                                                  \
-            }                                                                                      \
-        }                                                                                          \
-    }
-ADD_BIAS(f32, float)
-ADD_BIAS(f64, double)
-#undef ADD_BIAS
-
-/* Rows [begin, end); elements are added as the row `add` does it. */
-static void add_bias_rows(void *arg, int64_t begin, int64_t end)
-{
-    const bias_args *a = arg;
-    if (a->stride != 1 || a->cols < LONG_ROW) {
-        (a->dtype == WEFT_F32 ? add_bias_f32 : add_bias_f64)(arg, begin, end);
-        return;
-    }
-    const wf_map_fn add = wf_kernels_now()->map[wf_ct(a->dtype)][WF_OP_ADD];
-    const int64_t row = a->cols * (int64_t)wf_dtype_size(a->dtype);
-    for (int64_t r = begin; r < end; r++) {
-        char *y = (char *)a->y + r * row;
-        add(y, (const void *const[]){y, a->bias}, (size_t)a->cols, 0);
-    }
-}
-
 static void add_bias(void *y, int dt, int64_t rows, int64_t cols, const wf_view *bias)
 {
-    bias_args a = {
-        .y = y, .bias = bias->data, .cols = cols, .stride = bias->strides[0], .dtype = dt};
+    wf_bias a = {.y = y, .bias = bias->data, .cols = cols, .stride = bias->strides[0], .dtype = dt};
     int64_t grain = wf_row_grain(cols * (int64_t)wf_dtype_size(dt));
-    wf_parallel_for(rows, grain, add_bias_rows, &a);
+    wf_parallel_for(rows, grain, wf_bias_rows, &a);
 }
 
 /* x as a matrix: row stride of the merged leading axes; 0 rows merged into one when possible. */
@@ -244,7 +197,7 @@ static bool rows_of(const wf_view *x, int64_t *rows, int64_t *stride)
 
 /* Bias, then the epilogue, of rows that are finished; either may be missing. */
 typedef struct linear_rows {
-    bias_args bias;
+    wf_bias bias;
     bool units_add; /* the product adds the bias, in f32 and before the rounding */
     const wf_epilogue *after;
 } linear_rows;
@@ -254,7 +207,7 @@ static void finish_linear(void *arg, int64_t batch, int64_t row, int64_t count)
     linear_rows *l = arg;
     (void)batch;
     if (l->bias.bias && !l->units_add) {
-        add_bias_rows(&l->bias, row, row + count);
+        wf_bias_rows(&l->bias, row, row + count);
     }
     if (l->after) {
         l->after->rows(l->after->arg, row, count);
@@ -354,7 +307,7 @@ WF_EXEC_DECL(linear)
         stride = w->dims[1];
     }
     linear_rows after = {.units_add = half, .after = e->after};
-    after.bias = (bias_args){.y = y->data, .cols = w->dims[0], .dtype = dt};
+    after.bias = (wf_bias){.y = y->data, .cols = w->dims[0], .dtype = dt};
     if (bias) {
         after.bias.bias = e->src[2].data;
         after.bias.stride = e->src[2].strides[0];

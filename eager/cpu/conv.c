@@ -5,6 +5,7 @@
 
 #include "eager/alloc.h"
 #include "eager/cpu/amx.h"
+#include "eager/cpu/bias.h"
 #include "eager/cpu/conv_image.h"
 #include "eager/cpu/dnnl.h"
 #include "eager/cpu/gemm_impl.h"
@@ -87,58 +88,47 @@ typedef struct pointwise {
     const void *bias; /* or NULL */
 } pointwise;
 
-/* The bias of a product by slices: of its rows or of its columns. */
+/* The bias of a product whose batches lie behind each other: of its columns, or of its m rows. */
 typedef struct bias_of_product {
-    const wf_gemm_desc *g;
-    const char *bias;
+    wf_bias columns;
+    int64_t m;
     int rows;
 } bias_of_product;
 
-/* Rows of few columns are added to several at a time, where they lie behind each other: the bias is repeated for that. */
-static void add_bias(void *arg, int64_t batch, int64_t row, int64_t count)
+/* Rows [begin, end) of all batches. */
+static void add_bias(void *arg, int64_t begin, int64_t end)
 {
-    enum { REPEATED = 4096, FEW = 256 };
-    _Alignas(64) char repeated[REPEATED];
-    const bias_of_product *b = arg;
-    const wf_gemm_desc *g = b->g;
-    const int64_t size = (int64_t)wf_dtype_size(g->dtype), line = g->n * size;
-    const wf_map_fn add = wf_kernels_now()->map[wf_ct(g->dtype)][WF_OP_ADD];
-    const char *bias = b->bias;
-    int64_t together = 1;
-    if (!b->rows && g->n < FEW && g->c_rs == g->n && count > 1) {
-        together = REPEATED / line < count ? REPEATED / line : count;
-        for (int64_t i = 0; i < together; i++)
-            memcpy(repeated + i * line, bias, (size_t)line);
-        bias = repeated;
+    bias_of_product *b = arg;
+    if (!b->rows) {
+        wf_bias_rows(&b->columns, begin, end);
+        return;
     }
-    for (int64_t i = row, n; i < row + count; i += n) {
-        n = row + count - i < together ? row + count - i : together;
-        char *y = (char *)g->c + (batch * g->c_bs + i * g->c_rs) * size;
-        add(y, (const void *const[]){y, bias + (b->rows ? i * size : 0)}, (size_t)(n * g->n),
-            b->rows ? 2 : 0);
+    const wf_bias *c = &b->columns;
+    const int64_t size = (int64_t)wf_dtype_size(c->dtype);
+    const wf_map_fn add = wf_kernels_now()->map[wf_ct(c->dtype)][WF_OP_ADD];
+    for (int64_t i = begin; i < end; i++) {
+        char *y = (char *)c->y + i * c->cols * size;
+        add(y, (const void *const[]){y, (const char *)c->bias + i % b->m * size}, (size_t)c->cols,
+            2);
     }
 }
 
-static void add_bias_task(void *arg, int64_t begin, int64_t end)
+static void finish(void *arg, int64_t batch, int64_t row, int64_t count)
 {
-    const bias_of_product *b = arg;
-    for (int64_t i = begin, n; i < end; i += n) {
-        const int64_t row = i % b->g->m;
-        n = b->g->m - row < end - i ? b->g->m - row : end - i;
-        add_bias(arg, i / b->g->m, row, n);
-    }
+    const int64_t from = batch * ((bias_of_product *)arg)->m + row;
+    add_bias(arg, from, from + count);
 }
 
 /* Adds it to rows as they are finished, or to all of them. */
 static int product_with_bias(wf_gemm_desc *g, const void *bias, int rows)
 {
     enum { GRAIN = 1 << 15 };
-    bias_of_product b = {g, bias, rows};
-    g->done = bias ? add_bias : NULL;
+    bias_of_product b = {{g->c, bias, g->n, 1, g->dtype}, g->m, rows};
+    g->done = bias ? finish : NULL;
     g->done_arg = &b;
     const int rc = wf_gemm(g);
     if (rc == WF_GEMM_OK && bias)
-        wf_parallel_for(g->batch * g->m, g->n < GRAIN ? GRAIN / g->n : 1, add_bias_task, &b);
+        wf_parallel_for(g->batch * g->m, g->n < GRAIN ? GRAIN / g->n : 1, add_bias, &b);
     return rc == WF_GEMM_DONE ? WF_GEMM_OK : rc;
 }
 
