@@ -1,7 +1,7 @@
 /*
  * tests/cuda/nvrtc/fake_nvrtc.c -- an NVRTC whose GPU is this machine: libfake-nvrtc.so.
  *
- * Compiling checks that the options are the strict ones (but for contraction, which it has the compiler do) and hands the text to the host's C compiler with
+ * Compiling checks that the options are the strict ones (but for contraction, which it has the compiler do) and hands the text to a C compiler of the host with
  * tests/jit/shim before it. The "cubin" is a shared object that exports wf_shim_launch and wf_shim_has
  * (tests/jit/shim/machine.h). Objects are kept in a folder of the user's by a hash of everything they depend
  * on, so that a text is compiled once, whichever test asks.
@@ -263,14 +263,13 @@ static void read_log(program p, const char *path)
         fclose(f);
 }
 
-/* A generated kernel runs on a few elements, in less time than it takes to optimise it; sections written by hand are few, and go through
- * tiles and sorts. */
-static const char *way(program p)
+/* A generated kernel runs on a few elements, in less time than it takes gcc to read it: tcc translates it in a tenth. Sections
+ * written by hand are few, and go through tiles and sorts; contraction is an optimiser's. */
+static const char *compiler(program p)
 {
-    const char *const none = "-O0 -ffp-contract=off -I" FAKE_HEADER_DIR;
-    return p->contract                 ? "-O1 -ffp-contract=fast -mfma -fexpensive-optimizations"
-           : strstr(p->text, "/* == ") ? "-O1 -ffp-contract=off"
-                                       : none;
+    return p->contract ? FAKE_CC " -O1 -ffp-contract=fast -mfma -fexpensive-optimizations"
+           : strstr(p->text, "/* == ") ? FAKE_CC " -O1 -ffp-contract=off"
+                                       : FAKE_QUICK_CC;
 }
 
 static int build(program p, const char *folder, const char *target)
@@ -287,10 +286,10 @@ static int build(program p, const char *folder, const char *target)
     if (fclose(f) != 0)
         return COMPILATION;
     snprintf(command, sizeof command,
-             FAKE_CC " %s -I" FAKE_SOURCE_DIR "/tests/jit/shim %s -shared -nostdlib" FAKE_LINKER
-                     " -Wl,--whole-archive " FAKE_MACHINE
-                     " -Wl,--no-whole-archive -o %s.so -lm 2>%s && mv %s.so %s",
-             way(p), path, base, log, base, target);
+             "%s -I" FAKE_SOURCE_DIR
+             "/tests/jit/shim %s -shared -nostdlib -Wl,--whole-archive " FAKE_MACHINE
+             " -Wl,--no-whole-archive -o %s.so -lm 2>%s && mv %s.so %s",
+             compiler(p), path, base, log, base, target);
     const int status = system(command);
     if (status != 0)
         read_log(p, log);

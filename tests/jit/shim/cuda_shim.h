@@ -82,6 +82,13 @@ static inline unsigned shim_byte_perm(unsigned x, unsigned y, unsigned selector)
         *(p) = (v) < old_ ? (v) : old_;                                                            \
         old_;                                                                                      \
     })
-#define __umul64hi(a, b) ((unsigned long long)(((unsigned __int128)(a) * (b)) >> 64))
+static inline unsigned long long shim_umul64hi(unsigned long long a, unsigned long long b)
+{
+    const unsigned long long low = (a & 0xFFFFFFFFu) * (b & 0xFFFFFFFFu),
+                             x = (a >> 32) * (b & 0xFFFFFFFFu), y = (a & 0xFFFFFFFFu) * (b >> 32),
+                             middle = (low >> 32) + (x & 0xFFFFFFFFu) + y;
+    return (a >> 32) * (b >> 32) + (x >> 32) + (middle >> 32);
+}
+#define __umul64hi(a, b) shim_umul64hi(a, b)
 
 #endif
