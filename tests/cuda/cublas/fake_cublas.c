@@ -212,20 +212,24 @@ static float bfloat(uint16_t v)
     memcpy(&x, &w, 4);
     return x;
 }
+/* The nearest of all, the even one of two that are as near: halves rise with their bits, so it is searched for. */
 static uint16_t to_half(float x)
 {
-    uint16_t best = 0;
-    /* The nearest of all: slow and beyond doubt. */
-    float least = INFINITY;
-    uint16_t sign = signbit(x) ? 0x8000 : 0;
-    for (uint32_t v = 0; v < 0x7C00; v++) {
-        float off = fabsf(half((uint16_t)v) - fabsf(x));
-        if (off < least || (off == least && !(v & 1))) {
-            least = off;
-            best = (uint16_t)v;
-        }
+    const uint16_t sign = signbit(x) ? 0x8000 : 0;
+    const float size = fabsf(x);
+    uint16_t low = 0,
+             high = 0x7C00; /* half(low) <= size < half(high), as if there were one of 65536 */
+    if (!(size < 65536))
+        return isnan(x) ? 0x7E00 : sign | 0x7C00;
+    while (high - low > 1) {
+        const uint16_t middle = (uint16_t)((low + high) / 2);
+        if (half(middle) <= size)
+            low = middle;
+        else
+            high = middle;
     }
-    return sign | best;
+    const float under = size - half(low), over = (high == 0x7C00 ? 65536 : half(high)) - size;
+    return sign | (under < over || (under == over && !(low & 1)) ? low : high);
 }
 static uint16_t to_bfloat(float x)
 {
