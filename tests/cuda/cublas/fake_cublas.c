@@ -256,34 +256,50 @@ static void store(void *p, int type, int64_t i, double v)
     }
 }
 
-static double element(const job *j, int64_t z, int64_t row, int64_t col)
+/* A row of op(A), or a column of op(B), of matrix z: a product reads each many times. */
+static void read_out(double *to, const job *j, int operand, int64_t z, int64_t which, int64_t depth)
 {
-    const object *a = &j->a, *b = &j->b;
-    int64_t depth = (int64_t)(j->desc.trans[0] ? a->rows : a->cols);
+    const object *m = operand ? &j->b : &j->a;
+    const bool along = j->desc.trans[operand] != operand; /* neighbours lie beside each other */
+    const void *const p = operand ? j->pb : j->pa;
+    for (int64_t i = 0; i < depth; i++)
+        to[i] = load(p, m->type, z * m->stride + (along ? i + which * m->ld : which + i * m->ld));
+}
+
+static double product(const double *x, const double *y, int64_t depth, bool wide)
+{
     double sum = 0;
-    for (int64_t i = 0; i < depth; i++) {
-        int64_t at = z * a->stride + (j->desc.trans[0] ? i + row * a->ld : row + i * a->ld);
-        int64_t bt = z * b->stride + (j->desc.trans[1] ? col + i * b->ld : i + col * b->ld);
-        double x = load(j->pa, a->type, at), y = load(j->pb, b->type, bt);
-        sum = a->type == BLASLT_F64 ? sum + x * y : (double)((float)sum + (float)x * (float)y);
-    }
-    return sum;
+    float narrow = 0;
+    for (int64_t i = 0; i < depth && wide; i++)
+        sum += x[i] * y[i];
+    for (int64_t i = 0; i < depth && !wide; i++)
+        narrow += (float)x[i] * (float)y[i];
+    return wide ? sum : (double)narrow;
 }
 
 static void run(void *arg)
 {
     const job *j = arg;
+    const int64_t rows = (int64_t)j->d.rows,
+                  depth = (int64_t)(j->desc.trans[0] ? j->a.rows : j->a.cols);
+    double *a = malloc(((size_t)(rows + 1) * (size_t)depth + 1) * sizeof *a), *b = a + rows * depth;
+    if (!a)
+        abort();
     for (int64_t z = 0; z < j->d.batch; z++) {
+        for (int64_t row = 0; row < rows; row++)
+            read_out(a + row * depth, j, 0, z, row, depth);
         for (int64_t col = 0; col < (int64_t)j->d.cols; col++) {
-            for (int64_t row = 0; row < (int64_t)j->d.rows; row++) {
+            read_out(b, j, 1, z, col, depth);
+            for (int64_t row = 0; row < rows; row++) {
                 int64_t at = z * j->d.stride + row + col * j->d.ld;
-                double v = j->alpha * element(j, z, row, col);
+                double v = j->alpha * product(a + row * depth, b, depth, j->a.type == BLASLT_F64);
                 v += j->beta != 0 ? j->beta * load(j->pd, j->d.type, at) : 0;
                 v += j->bias ? load(j->bias, j->d.type, row) : 0;
                 store(j->pd, j->d.type, at, v);
             }
         }
     }
+    free(a);
 }
 
 EXPORT int cublasLtMatmul(blaslt_handle lib, blaslt_handle desc, const void *alpha, const void *a,
