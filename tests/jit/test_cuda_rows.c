@@ -53,15 +53,29 @@ static void dyns(row_case *c, int n, const int64_t *v)
     c->attr.n_dyn = (uint8_t)n;
 }
 
-static void set_number(int dtype, void *p, int64_t i, double x)
+/* n elements, and as many as are stepped over: few numbers, or numbers near 1. Memory of the caller. */
+static void *alike(const row_case *c, int dtype, int64_t n)
 {
-    wf_view from = {.data = &x, .dtype = WEFT_F64, .rank = 1, .dims = {1}, .strides = {1}};
-    wf_view to = {.data = (char *)p + i * (int64_t)wf_dtype_size(dtype),
-                  .dtype = (uint8_t)dtype,
-                  .rank = 1,
-                  .dims = {1},
-                  .strides = {1}};
+    double *x = malloc((size_t)(2 * n + 1) * sizeof *x);
+    char *p = calloc((size_t)(2 * n + 2), 8);
+    cr_assert(x && p);
+    for (int64_t i = 0; i < 2 * n + 1; i++) {
+        static const double few[] = {-2, -1, -0.0, 0, 1, 2, 2};
+        const uint64_t r = values_hash((uint64_t)i);
+        x[i] = c->equal == 4                                 ? 0.95 + (double)(r % 999983) * 1e-7
+               : c->equal == 2 && r % 7 == 6 && r % 4099 < 3 ? NAN
+                                                             : few[r % 7];
+    }
+    if (c->equal == 3 && n > 0)
+        x[n + c->shift - 1] = 100;
+    const wf_view from = {
+        .data = x, .dtype = WEFT_F64, .rank = 1, .dims = {2 * n + 1}, .strides = {1}};
+    wf_view to = from;
+    to.data = p;
+    to.dtype = (uint8_t)dtype;
     wf_copy(&to, &from);
+    free(x);
+    return p;
 }
 
 /* Elements in memory, permuted (1), stepped (2) or from the end (3). */
@@ -71,16 +85,9 @@ static wf_view operand(const row_case *c, int s, int layout, void **memory)
     wf_view v;
     const int64_t n = wf_type_numel(t);
     wf_view_of_type(&v, t, NULL);
-    *memory = c->bound > 0 || t->dtype == WEFT_BOOL ? values_ordinary(t->dtype, 2 * n + 1, s + 1)
-                                                    : values_new(t->dtype, 2 * n + 1, s + 1);
-    for (int64_t i = 0; c->equal && i < 2 * n; i++) {
-        const uint64_t r = values_hash((uint64_t)i);
-        const double few[] = {-2, -1, -0.0, 0, 1, 2, c->equal == 2 && r % 4099 < 3 ? NAN : 2};
-        set_number(t->dtype, *memory, i,
-                   c->equal == 4                            ? 0.95 + (double)(r % 999983) * 1e-7
-                   : c->equal == 3 && i == n + c->shift - 1 ? 100
-                                                            : few[r % 7]);
-    }
+    *memory = c->equal                                ? alike(c, t->dtype, n)
+              : c->bound > 0 || t->dtype == WEFT_BOOL ? values_ordinary(t->dtype, 2 * n + 1, s + 1)
+                                                      : values_new(t->dtype, 2 * n + 1, s + 1);
     v.data = (char *)*memory + (size_t)c->shift * wf_dtype_size(t->dtype);
     for (int64_t i = 0; c->small && t->dtype == WEFT_F32 && i < 2 * n; i++)
         ((float *)v.data)[i] /= 100;
