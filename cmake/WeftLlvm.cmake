@@ -26,8 +26,8 @@ if(WEFT_HAVE_LLVM)
     find_library(WEFT_ZSTD zstd REQUIRED)
     find_library(WEFT_ZLIB z REQUIRED)
     add_library(weft_llvm SHARED ${weft_llvm_sources} $<TARGET_OBJECTS:weft_ir>)
-    # reductions end in loops over 64 lanes there
-    set_source_files_properties(jit/codegen_cpu/llvm_calls.c PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>)
+    # reductions end in loops over lanes there
+    set_source_files_properties(jit/codegen_cpu/llvm_fold.c PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>)
     target_link_libraries(weft_llvm PRIVATE weft_flags weft_numerics -L${llvm_libdir} ${llvm_libs}
         ${WEFT_ZLIB} ${WEFT_ZSTD} rt ${CMAKE_DL_LIBS} m Threads::Threads)
     target_include_directories(weft_llvm SYSTEM PRIVATE ${llvm_include})

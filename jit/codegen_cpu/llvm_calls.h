@@ -9,7 +9,7 @@ typedef struct wf_ll_callee {
     void *address;
 } wf_ll_callee;
 
-enum { WF_LL_CALLEES = 22 };
+enum { WF_LL_CALLEES = 14 };
 extern const wf_ll_callee wf_ll_callees[WF_LL_CALLEES];
 
 #endif

@@ -91,6 +91,33 @@ Test(kernels_rows, bodies_are_written_once)
     }
 }
 
+/* Rows, blocks, buffers and lanes are the driver's: a kernel has a loop for each stage of elements, and no other. */
+Test(kernels_rows, loops_are_those_of_stages)
+{
+    static wf_program p;
+    static const program_maker makers[] = {program_softmax, program_layer_norm};
+    for (size_t m = 0; m < sizeof makers / sizeof *makers; m++) {
+        const wf_target target = {.arch = "host", .width = 32};
+        wf_kernel k;
+        wf_text text = {0};
+        wf_why why = {0};
+        int stages = 0;
+        wf_program_init(&p);
+        makers[m](&p, WEFT_F32);
+        cr_assert_eq(wf_program_finish(&p), 0);
+        cr_assert_eq(wf_lower(&p, 0, &k, &why), 0, "%s", why.rule);
+        cr_assert_eq(wf_backend_cpu.render(&k, &target, &text, &why), 0, "%s", why.rule);
+        for (int s = 0; s < k.rows->nstage; s++)
+            stages += k.rows->stage[s].kind == WF_ST_ELEM;
+        cr_assert(stages > 1);
+        cr_expect_eq(occurrences(text.s, " = phi i64 "), stages);
+        cr_expect_eq(occurrences(text.s, " call void @wf_rows("), 1);
+        cr_expect_eq(occurrences(text.s, "memcpy"), 0);
+        wf_text_free(&text);
+        wf_kernel_free(&k);
+    }
+}
+
 /* -- random ones ------------------------------------------------------------------------------------------- */
 Test(kernels_rows, random_groups)
 {

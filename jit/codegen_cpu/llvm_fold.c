@@ -1,0 +1,104 @@
+/*
+ * jit/codegen_cpu/llvm_fold.c -- the lanes and blocks of reductions, combined (llvm_fold.h).
+ *
+ * The rows' own words (dict_c.h) are used, so the bits are those of every other tier; but for the least float, which is written as
+ * kernels have it: in vectors no instruction more, and no branch that depends on elements.
+ */
+#include "jit/codegen_cpu/llvm_fold.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "jit/ir/dict_c.h"
+
+enum { GROUP = WF_LLR_GROUP };
+
+/* Each choice gives its second operand for zeros and NaN, and they differ there only: -0 of two zeros, NaN of a NaN and anything. */
+#define LEAST(name, T, U)                                                                          \
+    static inline T name(T a, T b)                                                                 \
+    {                                                                                              \
+        const T x = a < b ? a : b, y = b < a ? b : a;                                              \
+        U i, j;                                                                                    \
+        T both;                                                                                    \
+        memcpy(&i, &x, sizeof i);                                                                  \
+        memcpy(&j, &y, sizeof j);                                                                  \
+        i |= j;                                                                                    \
+        memcpy(&both, &i, sizeof i);                                                               \
+        return both;                                                                               \
+    }
+LEAST(least_f32, float, uint32_t)
+LEAST(least_f64, double, uint64_t)
+
+#define X8(x) x, x, x, x, x, x, x, x
+#define X64(x) X8(x), X8(x), X8(x), X8(x), X8(x), X8(x), X8(x), X8(x)
+#define FOLD(name, T, OP, IDENTITY)                                                                \
+    static const _Alignas(64) T name##_start[GROUP] = {X64(IDENTITY)};                             \
+    static inline void name##_half(T *x, int n)                                                    \
+    {                                                                                              \
+        for (int i = 0; i < n; i++)                                                                \
+            x[i] = OP(x[i], x[i + n]);                                                             \
+    }                                                                                              \
+    static inline uint64_t name##_bits(T value)                                                    \
+    {                                                                                              \
+        uint64_t bits = 0;                                                                         \
+        memcpy(&bits, &value, sizeof value);                                                       \
+        return bits;                                                                               \
+    }                                                                                              \
+    static inline T name##_all(T *x, int64_t count)                                                \
+    {                                                                                              \
+        if (count > 32)                                                                            \
+            name##_half(x, 32);                                                                    \
+        if (count > 16)                                                                            \
+            name##_half(x, 16);                                                                    \
+        name##_half(x, 8);                                                                         \
+        name##_half(x, 4);                                                                         \
+        const T a = OP(x[0], x[2]), b = OP(x[1], x[3]);                                            \
+        return OP(a, b);                                                                           \
+    }                                                                                              \
+    static uint64_t name(void *now, const void *before, int64_t seen, int64_t count)               \
+    {                                                                                              \
+        T *x = now;                                                                                \
+        if (seen < count)                                                                          \
+            memcpy(x + seen, (const T *)before + seen, (size_t)(count - seen) * sizeof *x);        \
+        return name##_bits(name##_all(x, count));                                                  \
+    }                                                                                              \
+    static uint64_t name##_block(void *level, uint64_t bits, int64_t b, int64_t blocks)            \
+    {                                                                                              \
+        T *x = level, part;                                                                        \
+        memcpy(&part, &bits, sizeof part);                                                         \
+        if (b == 0)                                                                                \
+            memcpy(x, name##_start, sizeof name##_start);                                          \
+        x[b % GROUP] = OP(x[b % GROUP], part);                                                     \
+        return b + 1 < blocks ? bits : name##_bits(name##_all(x, GROUP));                          \
+    }
+FOLD(add_f32, float, ADD, -0.0F)
+FOLD(mul_f32, float, MUL, 1)
+FOLD(min_f32, float, least_f32, INFINITY)
+FOLD(add_f64, double, ADD, -0.0)
+FOLD(mul_f64, double, MUL, 1)
+FOLD(min_f64, double, least_f64, (double)INFINITY)
+FOLD(add_i64, int64_t, ADD, 0)
+FOLD(mul_i64, int64_t, MUL, 1)
+FOLD(min_i64, int64_t, MIN, INT64_MAX)
+FOLD(max_i64, int64_t, MAX, INT64_MIN)
+FOLD(or_bool, bool, BOR, false)
+FOLD(and_bool, bool, BAND, true)
+
+#define ROW(name, sign, ordered)                                                                   \
+    {                                                                                              \
+        name, name##_block, name##_start, sign, ordered                                            \
+    }
+const wf_llr_folding wf_llr_foldings[WF_LLR_FOLDS] = {
+    [WF_LLR_ADD_F32] = ROW(add_f32, UINT64_C(1) << 31, true),
+    [WF_LLR_MUL_F32] = ROW(mul_f32, UINT64_C(1) << 31, true),
+    [WF_LLR_MIN_F32] = ROW(min_f32, UINT64_C(1) << 31, false),
+    [WF_LLR_ADD_F64] = ROW(add_f64, UINT64_C(1) << 63, true),
+    [WF_LLR_MUL_F64] = ROW(mul_f64, UINT64_C(1) << 63, true),
+    [WF_LLR_MIN_F64] = ROW(min_f64, UINT64_C(1) << 63, false),
+    [WF_LLR_ADD_I64] = ROW(add_i64, 0, false),
+    [WF_LLR_MUL_I64] = ROW(mul_i64, 0, false),
+    [WF_LLR_MIN_I64] = ROW(min_i64, 0, false),
+    [WF_LLR_MAX_I64] = ROW(max_i64, 0, false),
+    [WF_LLR_OR] = ROW(or_bool, 0, false),
+    [WF_LLR_AND] = ROW(and_bool, 0, false),
+};
