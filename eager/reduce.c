@@ -23,11 +23,11 @@
 #include "eager/pool.h"
 
 enum {
-    NARROW_BYTES = 512, /* rows up to this many bytes go the narrow way */
-    WIDE_BYTES = 4096,  /* bytes of a tile's row: long enough to stream, levels fit in L1 */
-    NEAR_BYTES =
-        1 << 20, /* of a block of rows that a second cache may hold: any order of visits will do */
-    AWAKE = 1 << 14,         /* elements worth a share of a worker that is awake */
+    NARROW_BYTES = 512,   /* rows up to this many bytes go the narrow way */
+    WIDE_BYTES = 4096,    /* bytes of a tile's row: long enough to stream, levels fit in L1 */
+    FLAT_BYTES = 8 << 20, /* of all rows that the last cache may hold: eight at a time will do, */
+    FLAT_COLUMNS = 16,    /* where their columns are whole pairs of registers */
+    AWAKE = 1 << 14,      /* elements worth a share of a worker that is awake */
     TASK_ELEMENTS = 1 << 16, /* elements worth waking another thread for */
     FAR_FROM = 1 << 21,      /* elements, more than a second cache holds: halves are asked for */
     FAR = 16 << 10,          /* bytes ahead, a third of the first cache */
@@ -1139,13 +1139,18 @@ static int run_outer(engine *e, bool narrow)
     int64_t rows = g->reduced < WF_BLOCK ? g->reduced : WF_BLOCK;
     const bool as_is = e->sum != NULL || (e->in_place && e->job->map == WF_MAP_NONE);
     int64_t wide = as_is ? WIDE_BYTES : WIDE_BYTES / 2;
-    const int64_t block = rows * e->columns * (int64_t)wf_dtype_size(e->job->x->dtype);
+    const int64_t from = (int64_t)wf_dtype_size(e->job->x->dtype), block = rows * e->columns * from;
+    const bool zen5 = wf_amd_zen5();
+    const bool flat = wf_isa() == WF_ISA_AVX2 && !zen5 && e->job->x->dtype != WEFT_F16 &&
+                      e->columns % FLAT_COLUMNS == 0 && g->kept * g->reduced * from <= FLAT_BYTES;
     e->near = e->sum != NULL && !narrow && g->nr == 1 &&
               (e->apart ? block <= TURNED_BYTES
-                        : (wf_amd_zen5() && rows <= WF_LANES) || block <= NEAR_BYTES);
-    if (e->near && !e->apart && wf_amd_zen5()) { /* see FN(ROW) of kernels/sums_t.h */
-        const int64_t share = e->columns * size / wf_num_threads() / NARROW_BYTES * NARROW_BYTES;
-        wide = share > 2 * wide ? 2 * wide : share > wide ? share : wide;
+                        : flat || (zen5 && rows <= WF_LANES) || block <= WF_NEAR_BYTES);
+    if (e->near && !e->apart) { /* see FN(ROW) of kernels/sums_t.h */
+        const int64_t part = e->columns * size / wf_num_threads() + NARROW_BYTES - 1;
+        const int64_t share = part / NARROW_BYTES * NARROW_BYTES;
+        const int64_t most = zen5 ? 2 * wide : wide, least = zen5 ? wide : NARROW_BYTES;
+        wide = share > most ? most : share > least ? share : least;
     }
     e->tile = narrow              ? e->columns
               : e->larger != NULL ? WIDE_BYTES / (int64_t)wf_dtype_size(e->job->x->dtype)

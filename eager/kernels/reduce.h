@@ -15,6 +15,9 @@
 
 enum { WF_LANES = 64, WF_BLOCK = 4096 };
 
+/* Of a block of rows that a second cache may hold: any order of visits will do. */
+enum { WF_NEAR_BYTES = 1 << 20 };
+
 /* Rows that sums are handed together where there are enough: streams that a Zen 5 reads as fast as one, or faster. */
 enum { WF_ROWS_AT_ONCE = 8 };
 

@@ -30,6 +30,8 @@
 #define WF_INLINE __attribute__((always_inline, unused)) static inline
 #endif
 
+#define WF_ROLLED _Pragma("GCC unroll 1")
+
 /* Chains of compares and blends of which one alone waits for itself. clang's alone are kept apart: it does not unroll here. */
 #if defined(__clang__) && !defined(__OPTIMIZE_SIZE__)
 #define WF_INTERLEAVE _Pragma("clang loop interleave_count(4)")

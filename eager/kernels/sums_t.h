@@ -291,9 +291,9 @@ WF_INLINE FN(strip) FN(pair)(const S *x, int64_t stride, int64_t rows, int64_t l
 
 #if WF_VBYTES > 16 /* SSE2 is not timed */
 /* -- of rows that are a lane each ------------------------------------------------------------------------- */
-/* Columns of a tile: what eight rows of it take as T stays in the first cache. A Zen 5 gains more by rows in one piece, behind
- * which its hardware goes on with the next ones. */
-enum { FN(TILE) = 2048 / ESIZE, FN(ROW) = 8192 / ESIZE };
+/* Columns of a tile: a page of sums, or half of one (which of the two is not measured with registers of 64 bytes). A Zen 5 gains
+ * more by rows in one piece, behind which its hardware goes on with the next ones. */
+enum { FN(TILE) = (WF_VBYTES < 64 ? 4096 : 2048) / ESIZE, FN(ROW) = 8192 / ESIZE };
 
 /*
  * The `t`th place of rows that are walked in steps of two registers, of which [0, until), whole fours, are taken in the order
@@ -305,25 +305,63 @@ WF_INLINE int64_t FN(place)(int64_t t, int64_t until)
     return t < until ? (t & ~(int64_t)(6 * VN)) | (t >> 1 & 2 * VN) | (t << 1 & 4 * VN) : t;
 }
 
-/* Columns [0, n) of the sum of eight rows, first[0] + first[1] and so on, added to the `top` sums on a stack, the last one first:
- * two registers wide, n a multiple of that. ends: put in order. */
-WF_INLINE void FN(eight)(T *to, const S *const *first, const T *stack, int64_t pitch, const int top,
-                         const bool ends, int64_t n, int64_t until)
+/* Columns [0, n) of the sum of eight rows, first[0] + first[1] and so on, `each` (1 and 2 are the same) of a lane, which `before`, if
+ * not NULL, starts; added to the `top` sums on a stack, the last one first: two registers wide, n a multiple of that. ends: put in
+ * order. alone: so many of those, known to compilers, and a tree of rows that is not put in order; or -1. */
+WF_INLINE void FN(eight)(T *to, const S *const *first, int64_t each, const T *before,
+                         const T *stack, int64_t pitch, int64_t top, bool ends, int64_t n,
+                         int64_t until, const int64_t alone)
 {
     const S *const a = first[0], *const b = first[1], *const c = first[2], *const d = first[3];
     const S *const e = first[4], *const f = first[5], *const g = first[6], *const h = first[7];
     for (int64_t t = 0; t < n; t += 2 * VN) {
         const int64_t i = FN(place)(t, until);
         V v[2];
-        WF_UNROLL for (int k = 0; k < 2; k++)
-        {
-            v[k] = ((VALUES(a + i, k) + VALUES(b + i, k)) + (VALUES(c + i, k) + VALUES(d + i, k))) +
-                   ((VALUES(e + i, k) + VALUES(f + i, k)) + (VALUES(g + i, k) + VALUES(h + i, k)));
-            for (int p = top; p-- > 0;) {
-                v[k] = (V) * (const VMEM *)(stack + p * pitch + i + k * VN) + v[k];
+        if (alone < 0) {
+            __asm__("" : "+r"(each)); /* else this would become a loop for each of them */
+        }
+#define EACH_OF_2 WF_UNROLL for (int k = 0; k < 2; k++)
+#define X(row) VALUES(row + i, k)
+        if (alone >= 0 || WF_VBYTES == 64 || each <= 2) {
+            EACH_OF_2
+            {
+                v[k] = ((X(a) + X(b)) + (X(c) + X(d))) + ((X(e) + X(f)) + (X(g) + X(h)));
+            }
+        } else {
+            EACH_OF_2
+            {
+                v[k] = X(a);
+            }
+            if (before != NULL) {
+                EACH_OF_2
+                {
+                    v[k] = (V) * (const VMEM *)(before + i + k * VN) + v[k];
+                }
+            }
+            EACH_OF_2
+            {
+                v[k] = ((v[k] + X(b)) + X(c)) + X(d);
+            }
+            if (each == 4) {
+                EACH_OF_2
+                {
+                    v[k] = v[k] + (((X(e) + X(f)) + X(g)) + X(h));
+                }
+            } else {
+                EACH_OF_2
+                {
+                    v[k] = (((v[k] + X(e)) + X(f)) + X(g)) + X(h);
+                }
             }
         }
-        if (ends) {
+#undef X
+#undef EACH_OF_2
+        for (int64_t p = alone >= 0 ? alone : top; p-- > 0;) {
+            const T *const from = stack + p * pitch + i;
+            v[0] = (V) * (const VMEM *)from + v[0];
+            v[1] = (V) * (const VMEM *)(from + VN) + v[1];
+        }
+        if (alone < 0 && ends) {
             IN_ORDER(v, 2)
         }
         PUT(to + i, v[0]);
@@ -331,56 +369,80 @@ WF_INLINE void FN(eight)(T *to, const S *const *first, const T *stack, int64_t p
     }
 }
 
-/* The tree over 16 < rows <= 64 rows, cols a multiple of two registers: eight rows at a time along memory, where
- * hardware fetches ahead of eight streams. The four or eight sums are added as they come, so that at most three wait: eight of
- * 4 KiB would fill most of the first cache. */
+/*
+ * The tree over rows > 16, cols a multiple of two registers: eight rows at a time along memory, where hardware fetches ahead of
+ * eight streams. Where lanes have several rows, 64 apart, those are of four, two or one lane; with registers of 64 bytes, where
+ * that is not measured, they have one. Sums are added as they come, so that few wait: eight of 4 KiB would fill most of the first
+ * cache.
+ */
 __attribute__((noinline)) static void FN(flat)(T *out, const S *x, int64_t stride, int64_t rows,
                                                int64_t cols)
 {
     static const int8_t reversed[8] = {0, 32, 16, 48, 8, 40, 24, 56};
     const int few = rows <= WF_LANES / 2; /* lanes of the upper half are missing */
+    const int64_t deep = WF_VBYTES < 64 ? (rows + WF_LANES - 1) / WF_LANES : 1; /* rows of a lane */
+    const int bits = deep == 1 ? 0 : deep == 2 ? 1 : deep <= 4 ? 2 : 3;
+    const int64_t each = 1 << bits; /* of them at once */
     const bool zen5 = wf_amd_zen5();
     const int64_t most = zen5 ? FN(ROW) : FN(TILE), tile = cols < most ? cols : most;
     S none[FN(ROW)];
-    /* Sums of half a way of the first cache lie in the other half than rows a way apart do. */
-    enum { WAY = 4096 / ESIZE, LINE = 64 / ESIZE };
-    _Alignas(4096) T room[3 * (FN(ROW) + LINE)];
+    /* Sums of half a way of the first cache lie in the other half than rows a way apart do; elsewhere than on a Zen 5 what counts is
+     * that no load has the last twelve bits of the address of what was just stored, which it would wait for. */
+    enum { WAY = 4096 / ESIZE, LINE = 64 / ESIZE, STACK = 7 * (FN(TILE) + LINE) };
+    enum { ROWS = 3 * (FN(ROW) + LINE), ROOM = WAY + (STACK > ROWS ? STACK : ROWS) };
+    _Alignas(4096) T room[ROOM];
     const bool half = zen5 && tile <= WAY / 2;
-    const int64_t pitch = half ? WAY : tile + LINE;
-    T *const parts = room + (half ? ((uintptr_t)x / ESIZE + WAY / 2) % WAY / LINE * LINE : 0);
-    for (int64_t c = 0; rows < WF_LANES >> few && c < tile; c++) {
+    const int64_t pitch = half ? WAY : tile + LINE, away = zen5 ? (half ? WAY / 2 : 0) : WAY / 4;
+    T *const parts =
+        room + (away ? ((uintptr_t)x / ESIZE + (uintptr_t)away) % WAY / LINE * LINE : 0);
+    for (int64_t c = 0; rows % (WF_LANES >> few << bits) != 0 && c < tile; c++) {
         none[c] = NOTHING;
+        __asm__("" : "+r"(c)); /* a loop for vectors would be longer than all the rest */
     }
-    const int64_t sums = 8 >> few;
+    int64_t place[8];
+    WF_ROLLED for (int k = 0; k < 8; k++)
+    {
+        __asm__("" : "+r"(k));
+        place[k] = (reversed[k >> bits] >> few) + (k & (each - 1)) * WF_LANES;
+    }
+    const int64_t sums = 8 >> few << bits;
     for (int64_t at = 0; at < cols; at += tile) {
         const int64_t n = cols - at < tile ? cols - at : tile;
         const int64_t until = zen5 ? n / (8 * VN) * (8 * VN) : 0;
-        int top = 0;
+        int64_t top = 0;
         for (int64_t i = 0; i < sums; i++) {
-            const S *first[8];
-            /* i in reverse, of two bits or three */
-            const int64_t l = few ? (i & 1) << 1 | i >> 1 : (i & 1) << 2 | (i & 2) | i >> 2;
-            for (int64_t k = 0; k < 8; k++) {
-                int64_t row = l + (reversed[k] >> few);
-                __asm__("" : "+r"(row)); /* a loop for vectors would be longer than all the rest */
-                first[k] = row < rows ? x + row * stride + at : none;
+            int64_t l = 0; /* i in reverse */
+            WF_ROLLED for (int64_t b = 1; b < sums; b *= 2)
+            {
+                l = l << 1 | ((i & b) != 0);
             }
-            const int less = __builtin_ctz((unsigned)~i);
-            T *const to = i + 1 == sums ? out + at : parts + (top - less) * pitch;
-            const T *const stack = parts + (top - less) * pitch;
-            switch (i + 1 == sums ? 4 : less) {
-            case 0:
-                FN(eight)(to, first, stack, pitch, 0, false, n, until);
-                break;
-            case 1:
-                FN(eight)(to, first, stack, pitch, 1, false, n, until);
-                break;
-            case 2:
-                FN(eight)(to, first, stack, pitch, 2, false, n, until);
-                break;
-            default:
-                FN(eight)(to, first, stack, pitch, less, true, n, until);
-                break;
+            const bool last = i + 1 == sums;
+            const int64_t less = __builtin_ctzll(~(uint64_t)i);
+            T *const acc = parts + top * pitch;
+            T *const stack = acc - less * pitch, *const to = last ? out + at : stack;
+            for (int64_t r = 0; r < deep; r += each) {
+                const S *first[8];
+                WF_ROLLED for (int k = 0; k < 8; k++)
+                {
+                    const int64_t row = l + r * WF_LANES + place[k];
+                    first[k] = row < rows ? x + row * stride + at : none;
+                }
+                const bool whole = r + each >= deep, ends = whole && last;
+                const int64_t add = whole ? less : 0;
+                T *const dst = whole ? to : acc;
+#define EIGHT(n_alone)                                                                             \
+    FN(eight)(dst, first, each, r ? acc : NULL, stack, pitch, add, ends, n, until, n_alone)
+                const int64_t alone = each <= 2 && !ends ? add : -1;
+                if (alone == 0) {
+                    EIGHT(0);
+                } else if (alone == 1) {
+                    EIGHT(1);
+                } else if (alone == 2) {
+                    EIGHT(2);
+                } else {
+                    EIGHT(-1);
+                }
+#undef EIGHT
             }
             top += 1 - less;
         }
@@ -397,8 +459,23 @@ static void FN(tree)(void *outv, const void *xv, int64_t stride, int64_t rows, i
     /* Strips of lines are read from end to end, too, if not by AMD's hardware; f16 is bound by its widening. */
     const bool strips =
         ALONE && (sizeof(S) < ESIZE || (VN * ESIZE == 64 && rows > WF_LANES / 2 && !wf_amd()));
-    const int64_t lanes = rows <= WF_LANES / 2 ? WF_LANES / 2 : WF_LANES;
-    if (!strips && rows <= lanes && rows * 4 > lanes * 3 && cols % (2 * VN) == 0) {
+    /* Rows that flat would make of these. Of more than the lanes it pays where strips leave the first cache, sooner for rows whose
+     * lines share its sets: 512 bytes and multiples apart. */
+    const int64_t half = WF_LANES / 2, eight = 8 * WF_LANES,
+                  bytes = rows * cols * (int64_t)sizeof(S);
+    const int64_t slots = rows <= half           ? half
+                          : rows <= WF_LANES     ? WF_LANES
+                          : rows <= 2 * WF_LANES ? 2 * WF_LANES
+                          : rows <= 4 * WF_LANES ? 4 * WF_LANES
+                                                 : (rows + eight - 1) / eight * eight;
+    const int64_t worth = stride * (int64_t)sizeof(S) % 512 == 0 ? 1 << 17 : 1 << 19;
+    const bool flat =
+        rows <= WF_LANES
+            ? rows * 4 > slots * 3
+            : WF_VBYTES < 64 && !wf_amd_zen5() && cols * (int64_t)sizeof(S) >= 4 * 64 &&
+                  ((rows * 8 >= slots * 7 && bytes >= worth) ||
+                   (rows * 4 >= slots * 3 && bytes >= 2 * worth) || bytes > WF_NEAR_BYTES);
+    if (!strips && flat && cols % (2 * VN) == 0) {
         FN(flat)(outv, xv, stride, rows, cols);
         return;
     }
