@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
+#include "tests/support/effort.h"
 #include "tests/support/support.h"
 #include "weft/weft.h"
 
@@ -274,7 +275,7 @@ Test(autograd, many_hooks)
     for (int written = 0; written < 2; written++) {
         double few = 1, many = 100;
         hooks_take(FEW, id, written);
-        for (int i = 0; i < 3; i++) {
+        for (int i = 0; i < (int)effort_of(3); i++) {
             const double f = hooks_take(FEW, id, written), m = hooks_take(MANY, id, written);
             few = f < few ? f : few;
             many = m < many ? m : many;
@@ -550,7 +551,8 @@ Test(autograd, fused_and_expanded_derivatives_agree_bit_for_bit)
 static void *long_chain(void *arg)
 {
     weft_tensor x = leaf(1), h = weft_keep(weft_mul(x, weft_f(1)));
-    for (int i = 0; i < 1000000; i++) {
+    const int n = (int)effort_of(1000000); /* a frame each of a tenth of them is 5 MB, too */
+    for (int i = 0; i < n; i++) {
         weft_assign(&h, weft_neg(h));
     }
     weft_status st = weft_backward(weft_sum(h));

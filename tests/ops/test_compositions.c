@@ -10,6 +10,7 @@
  */
 #include "eager/cpuid.h"
 #include "tests/ops/compositions.h"
+#include "tests/support/effort.h"
 
 /* -- norms over groups of channels ------------------------------------------------------------------------------- */
 
@@ -60,7 +61,7 @@ Test(compositions, group_and_instance_norm)
                                         {.n = 4, .v = {2, 6, 3, 4}},
                                         {.n = 5, .v = {1, 6, 2, 2, 3}}};
     static real v[3][MOST];
-    for (int k = 0; k < COUNT(shapes) * 3 * COUNT(floats); k++) {
+    for (int k = 0; k < COUNT(shapes) * 3 * COUNT(floats); k += EFFORT_LIST_STEP) {
         weft_shape s = shapes[k % 4];
         int operands = 1 + k / 4 % 3, dtype = floats[k / 12];
         weft_scope sc = weft_scope_begin();
@@ -450,7 +451,7 @@ Test(compositions, interpolation)
                                        {.n = 1, .v = {5}},
                                        {.n = 1, .v = {9}}};
     static const double scales[] = {0.5, 1.3, 2, 3.7};
-    for (int k = 0; k < COUNT(from) * 9 * COUNT(floats) * 4; k++) {
+    for (int k = 0; k < COUNT(from) * 9 * COUNT(floats) * 4; k += EFFORT_LIST_STEP) {
         weft_shape s = from[k % 3], to = s;
         int which = k / 3 % 9, mode = k / 27 % 4;
         weft_interpolate_args a = {.mode = mode > 2 ? WEFT_LINEAR : (weft_interpolation)mode,
@@ -484,7 +485,7 @@ Test(compositions, interpolation_has_one_result)
                                       {.n = 3, .v = {4, 30, 101}}};
     static const int threads[] = {1, 2, 3, 7};
     const int before = weft_get_num_threads(), most = wf_set_isa(WF_NISA);
-    for (int k = 0; k < COUNT(from) * COUNT(floats) * 6; k++) {
+    for (int k = 0; k < COUNT(from) * COUNT(floats) * 6; k += EFFORT_LIST_STEP) {
         const weft_shape s = from[k % 5];
         const int how = k / COUNT(floats) / 5;
         weft_interpolate_args a = {.mode = WEFT_LINEAR, .align_corners = how == 1};

@@ -17,12 +17,14 @@ enum { EFFORT_FULL = 100, EFFORT_SANITIZED = 10 };
 
 /*
  * Bits are compared at {1, 2, 3, 7} threads: ThreadSanitizer takes the first and the last, on the best instruction
- * set alone. It looks for what threads do to each other, which no other count and no narrower vector shows.
+ * set alone. It looks for what threads do to each other, which no other count and no narrower vector shows. Of lists whose
+ * cases differ in what they compute and not in who computes it, it takes one in EFFORT_LIST_STEP, a prime, so that nested
+ * ones are walked through.
  */
 #if UNDER_TSAN
-enum { EFFORT_THREAD_STEP = 3, EFFORT_ONE_ISA = 1 };
+enum { EFFORT_THREAD_STEP = 3, EFFORT_ONE_ISA = 1, EFFORT_LIST_STEP = 7 };
 #else
-enum { EFFORT_THREAD_STEP = 1, EFFORT_ONE_ISA = 0 };
+enum { EFFORT_THREAD_STEP = 1, EFFORT_ONE_ISA = 0, EFFORT_LIST_STEP = 1 };
 #endif
 
 enum { EFFORT_DEFAULT = UNDER_ASAN || UNDER_TSAN || UNDER_MSAN ? EFFORT_SANITIZED : EFFORT_FULL };

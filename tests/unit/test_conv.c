@@ -683,7 +683,7 @@ static void in_any_layout(wf_conv_desc d)
 
 Test(conv, same_bits_in_any_layout)
 {
-    for (size_t run = 0; run < (size_t)BACKENDS * LAYERS * 4; run++) {
+    for (size_t run = 0; run < (size_t)BACKENDS * LAYERS * 4; run += EFFORT_LIST_STEP) {
         const size_t which = run / BACKENDS % LAYERS, type = run / BACKENDS / LAYERS;
         if (!is_worth(run % BACKENDS, type))
             continue;
@@ -701,7 +701,8 @@ Test(conv, same_bits_in_any_layout_of_products)
     for (size_t b = 0; b < BACKENDS; b++) {
         wf_gemm_set_backend(backends[b]);
         for (size_t t = 0; t < 4; t++)
-            for (int i = 0; i < (int)effort_of(SHAPES) * 2 && is_worth(b, t); i++) {
+            for (int i = 0; i < (int)effort_of(SHAPES) * 2 && is_worth(b, t);
+                 i += EFFORT_LIST_STEP) {
                 wf_conv_desc d = {.dtype = float_types[t], .n = between(1, 3), .kh = 1, .kw = 1};
                 d.c = channels[between(0, sizeof channels / sizeof *channels - 1)];
                 d.o = channels[between(0, sizeof channels / sizeof *channels - 1)];
