@@ -6,6 +6,7 @@
 #define TESTS_JIT_RANDOM_FN_H
 
 #include "jit/ir/ir.h"
+#include "jit/ir/kir.h"
 #include "tests/jit/values.h"
 
 typedef struct random_fn {
@@ -13,6 +14,7 @@ typedef struct random_fn {
     uint64_t state;
     wf_val pool[256];
     int n;
+    bool few_long; /* of rows with long kernels few: see random_elementwise */
 } random_fn;
 
 static inline uint64_t random_next(random_fn *r)
@@ -60,6 +62,28 @@ static inline wf_val random_partner(random_fn *r, wf_val v)
     return v;
 }
 
+/* Whether the kernel of an elementwise row is long: pow, tan, fmod of f64 have hundreds of instructions, most rows a few. */
+static inline bool random_is_long(wf_op op, int dtype)
+{
+    static uint8_t known[WF_OP_COUNT][WEFT_DTYPE_COUNT]; /* 0: not yet; 1: short; 2: long */
+    enum { SHORT = 100 };
+    if (!known[op][dtype]) {
+        const wf_kind kind = (wf_kind)wf_rows[op].kind;
+        const uint8_t dt = (uint8_t)dtype;
+        const uint8_t src[3] = {kind == WF_KIND_CHOOSE ? WEFT_BOOL : dt, dt, dt};
+        const bool test = kind == WF_KIND_PREDICATE || kind == WF_KIND_COMPARE;
+        wf_kir k;
+        wf_why why;
+        wf_kir_init(&k);
+        const int rc = wf_kir_row_program(&k, op, wf_dtype_compute(dtype), wf_rows[op].min_src, src,
+                                          test ? WEFT_BOOL : dtype, &why);
+        known[op][dtype] = rc == 0 && k.n > SHORT ? 2 : 1;
+        wf_kir_free(&k);
+    }
+    return known[op][dtype] == 2;
+}
+
+/* Where few long rows are wanted, they are drawn one time in four: else they take a third of the time of compiling. */
 static inline void random_elementwise(random_fn *r)
 {
     wf_val v = random_pick(r), s[3] = {v, random_partner(r, v), random_partner(r, v)};
@@ -68,7 +92,8 @@ static inline void random_elementwise(random_fn *r)
         if (!wf_op_is_elementwise(op) || op == WF_OP_SIGNBIT ||
             op == WF_OP_COPYSIGN || /* they would show the sign of a NaN, which is unspecified */
 
-            !(wf_rows[op].types & WF_BIT(wf_fn_type(r->f, v)->dtype))) {
+            !(wf_rows[op].types & WF_BIT(wf_fn_type(r->f, v)->dtype)) ||
+            (r->few_long && random_is_long(op, wf_fn_type(r->f, v)->dtype) && random_below(r, 4))) {
             continue;
         }
         if (wf_rows[op].kind == WF_KIND_CHOOSE) {
@@ -236,7 +261,7 @@ static inline void random_other(random_fn *r)
 
 /* A function of about `size` instructions, with a few operands of thousands of elements or none. Free with
  * wf_fn_free. */
-static inline wf_fn *random_function_of(uint64_t seed, int size, bool large)
+static inline wf_fn *random_function_with(uint64_t seed, int size, bool large, bool few_long)
 {
     static const wf_type types[] = {
         {WEFT_F32, 2, {6, 10}},  {WEFT_F32, 1, {10}},     {WEFT_F32, 3, {2, 3, 10}},
@@ -246,7 +271,7 @@ static inline wf_fn *random_function_of(uint64_t seed, int size, bool large)
         {WEFT_F32, 2, {3, 0}},   {WEFT_U8, 2, {6, 10}},   {WEFT_F32, 1, {70}},
         {WEFT_F32, 2, {40, 1}},
     };
-    random_fn r = {.f = wf_fn_new("random"), .state = values_hash(seed)};
+    random_fn r = {.f = wf_fn_new("random"), .state = values_hash(seed), .few_long = few_long};
     int n = 2 + random_below(&r, 5);
     for (int i = 0; i < n; i++) {
         wf_type t = types[random_below(&r, random_below(&r, 2) ? 3 : 16)];
@@ -273,6 +298,11 @@ static inline wf_fn *random_function_of(uint64_t seed, int size, bool large)
         wf_fn_output(r.f, r.pool[i == 0 ? r.n - 1 : random_below(&r, r.n)]);
     }
     return r.f;
+}
+
+static inline wf_fn *random_function_of(uint64_t seed, int size, bool large)
+{
+    return random_function_with(seed, size, large, false);
 }
 
 static inline wf_fn *random_function(uint64_t seed, int size)
