@@ -3,7 +3,8 @@
  * build can afford.
  *
  * WEFT_TEST_EFFORT is a number of percent; 100 where it is not set, and SANITIZED in sanitized builds, whose
- * programs run ten to thirty times as long. Only loops over random cases ask; lists are always walked whole.
+ * programs run ten to thirty times as long. Only loops over random cases ask; lists are
+ * walked whole, but under ThreadSanitizer (below).
  */
 #ifndef TESTS_SUPPORT_EFFORT_H
 #define TESTS_SUPPORT_EFFORT_H
