@@ -24,13 +24,16 @@ typedef struct unit {
     int8_t stream; /* of the mark; -1: none */
     int8_t key;
     uint32_t work;
+    uint32_t
+        idle; /* how often the device had been idle when it was marked: the mark is over when it is again */
 } unit;
 
 typedef struct device {
     uint64_t memory, used, space, top;
     unit *units;
     uint32_t ordered[KEYS][STREAMS];
-    int64_t calls, idles, fail_in; /* fail_in: calls until one fails; 0: none */
+    uint32_t idles;
+    int64_t calls, fail_in; /* fail_in: calls until one fails; 0: none */
 } device;
 
 static device dev;
@@ -39,6 +42,11 @@ static unit *unit_at(uint64_t address)
 {
     cr_assert(address >= BASE && (address - BASE) / UNIT < dev.space / UNIT);
     return &dev.units[(address - BASE) / UNIT];
+}
+
+static bool is_marked(const unit *u)
+{
+    return u->stream >= 0 && u->idle == dev.idles;
 }
 
 static bool refuses(void)
@@ -53,6 +61,7 @@ static void set_mapped(uint64_t address, uint64_t size, bool on)
     unit_at(address + size - 1);
     for (uint64_t i = 0; i < size / UNIT; i++) {
         cr_assert(u[i].mapped != on && !u[i].held, "mapped twice, or taken away while held");
+        cr_assert(on || !is_marked(&u[i]), "taken away before other streams' work is over");
         u[i] = (unit){.mapped = on, .stream = -1};
     }
     dev.used = on ? dev.used + size : dev.used - size;
@@ -108,9 +117,6 @@ static void do_idle(void *self)
 {
     (void)self;
     dev.idles++;
-    for (uint64_t i = 0; i < dev.top / UNIT; i++) {
-        dev.units[i].stream = -1;
-    }
 }
 static int do_order(void *self, int key, wf_cache_mark m)
 {
@@ -171,9 +177,9 @@ static int take(wf_cache *c, int key, uint64_t size, held *out)
     unit *u = unit_at(at);
     for (uint64_t i = 0; i < rounded / UNIT; i++) {
         cr_assert(u[i].mapped && !u[i].held, "overlap or unmapped at %llu", (unsigned long long)i);
-        cr_assert(u[i].stream < 0 || u[i].work <= dev.ordered[key][u[i].stream],
+        cr_assert(!is_marked(&u[i]) || u[i].work <= dev.ordered[key][u[i].stream],
                   "used again before other streams' work is over");
-        cr_assert(u[i].stream < 0 || u[i].key == key, "another stream's memory");
+        cr_assert(!is_marked(&u[i]) || u[i].key == key, "another stream's memory");
         u[i].held = 1;
         u[i].stream = -1;
     }
@@ -190,6 +196,7 @@ static void give(wf_cache *c, const held *h, int n, const wf_cache_mark *after)
         u[i].key = (int8_t)h->key;
         u[i].stream = n ? (int8_t)after[0].stream : -1;
         u[i].work = n ? (uint32_t)after[0].work : 0;
+        u[i].idle = dev.idles;
     }
     wf_cache_free(c, h->chunk, n, after);
 }
