@@ -135,7 +135,7 @@ set(small $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:GNU>>:-Os>$<$<AND:$<CONFIG:R
 if(WEFT_SANITIZE STREQUAL "thread" AND CMAKE_C_COMPILER_ID MATCHES "Clang")
     set(small -O0)
 endif()
-file(GLOB weft_small CONFIGURE_DEPENDS jit/ir/kir*.c jit/ir/kernel.c jit/ir/interp*.c jit/ir/flops.c jit/ir/ir_text.c jit/ir/symbols.c jit/ir/extents.c jit/ir/verify.c eager/program_verify.c jit/plan_verify.c jit/plan_validate.c jit/plan_page.c
+file(GLOB weft_small CONFIGURE_DEPENDS jit/ir/kir*.c jit/ir/dict_kir.c jit/ir/kernel.c jit/ir/interp*.c jit/ir/flops.c jit/ir/ir_text.c jit/ir/symbols.c jit/ir/extents.c jit/ir/verify.c eager/program_verify.c jit/plan_verify.c jit/plan_validate.c jit/plan_page.c
     eager/profile*.c eager/print.c eager/doctor.c eager/env.c eager/error.c eager/dlpack.c eager/cuda/*.c
     jit/gpu/*.c jit/codegen_cuda/*.c jit/codegen_cpu/render*.c jit/diskcache.c jit/lower*.c jit/kernels_build.c
     jit/passes/*.c jit/frozen.c jit/frozen_draw.c jit/plan_rows.c jit/plan_choose.c jit/plan_cost.c jit/plan_after.c jit/plan_build.c jit/plan_buffers.c

@@ -24,24 +24,17 @@ wf_kty wf_kir_storage(int dtype)
     return (wf_kty)storage[dtype];
 }
 
-static wf_kval cast(wf_kty type, wf_kval x)
+#define CAST(type, a) wf_kv_cast(a, type)
+#define I64(c) wf_kv_const(c, WF_KT_I64)
+
+static wf_kval f32_of_bf16(wf_kval h)
 {
-    return wf_kv(x.kb, wf_kir_cast(x.kb, type, x.ref));
-}
-static wf_kval constant(wf_kir *kb, wf_kty type, uint64_t bits)
-{
-    return wf_kv(kb, wf_kir_const(kb, type, bits));
+    return FLT32(SHLK(CAST(WF_KT_U32, h), 16));
 }
 
-static wf_kval f32_of_bf16(wf_kir *kb, wf_kval h)
+static wf_kval f32_of_f16(wf_kval h)
 {
-    (void)kb;
-    return FLT32(SHLK(cast(WF_KT_U32, h), 16));
-}
-
-static wf_kval f32_of_f16(wf_kir *kb, wf_kval h)
-{
-    const wf_kval u = cast(WF_KT_U32, h);
+    const wf_kval u = CAST(WF_KT_U32, h);
     const wf_kval sign = SHLK(IAND(u, KU32(0x8000u)), 16);
     const wf_kval magnitude = SHLK(IAND(u, KU32(0x7FFFu)), 13);
     const wf_kval exp = IAND(magnitude, KU32(0x1Fu << 23));
@@ -53,17 +46,17 @@ static wf_kval f32_of_f16(wf_kir *kb, wf_kval h)
     return FLT32(IOR(r, sign));
 }
 
-static wf_kval bf16_of_f32(wf_kir *kb, wf_kval x)
+static wf_kval bf16_of_f32(wf_kval x)
 {
     const wf_kval u = BITS32(x);
     const wf_kval high = SHRK(u, 16);
     const wf_kval rounded = SHRK(ADD(ADD(u, KU32(0x7FFFu)), IAND(high, KU32(1))), 16);
     const wf_kval quiet = IOR(high, KU32(0x40u));
     const wf_kval nan = GT(IAND(u, KU32(0x7FFFFFFFu)), KU32(0x7F800000u));
-    return cast(WF_KT_U16, SELECT(nan, quiet, rounded));
+    return CAST(WF_KT_U16, SELECT(nan, quiet, rounded));
 }
 
-static wf_kval f16_of_f32(wf_kir *kb, wf_kval x)
+static wf_kval f16_of_f32(wf_kval x)
 {
     const wf_kval u = BITS32(x);
     const wf_kval sign = IAND(u, KU32(0x80000000u));
@@ -75,11 +68,11 @@ static wf_kval f16_of_f32(wf_kir *kb, wf_kval x)
     const wf_kval normal = SHRK(ADD(ADD(a, KU32(((uint32_t)-112 << 23) + 0xFFFu)), odd), 13);
     const wf_kval finite = SELECT(LT(a, KU32(113u << 23)), subnormal, normal);
     const wf_kval r = SELECT(GE(a, KU32(143u << 23)), nan_or_inf, finite);
-    return cast(WF_KT_U16, IOR(r, SHRK(sign, 16)));
+    return CAST(WF_KT_U16, IOR(r, SHRK(sign, 16)));
 }
 
 /* x as f32, rounded to odd. */
-static wf_kval odd_f32(wf_kir *kb, wf_kval x)
+static wf_kval odd_f32(wf_kval x)
 {
     const wf_kval y = F32_OF_F64(x);
     const wf_kval back = F64_OF_F32(y);
@@ -90,60 +83,62 @@ static wf_kval odd_f32(wf_kir *kb, wf_kval x)
 }
 
 /* x as f64, rounded to odd in units of 4096 beyond 2^53. */
-static wf_kval odd_f64_of_i64(wf_kir *kb, wf_kval x)
+static wf_kval odd_f64_of_i64(wf_kval x)
 {
-    const wf_kval zero = constant(kb, WF_KT_I64, 0), one = constant(kb, WF_KT_I64, 1);
-    const wf_kval low = IAND(x, constant(kb, WF_KT_I64, 4095));
-    const wf_kval high = IOR(SHR(x, constant(kb, WF_KT_I64, 12)), SELECT(NE(low, zero), one, zero));
-    const wf_kval top = SHR(x, constant(kb, WF_KT_I64, 53));
-    const wf_kval wide = MUL(cast(WF_KT_F64, high), KF64(4096.0));
-    const wf_kval small = BOR(EQ(top, zero), EQ(top, constant(kb, WF_KT_I64, UINT64_MAX)));
-    return SELECT(small, cast(WF_KT_F64, x), wide);
+    const wf_kval zero = I64(0), one = I64(1);
+    const wf_kval low = IAND(x, I64(4095));
+    const wf_kval high = IOR(SHR(x, I64(12)), SELECT(NE(low, zero), one, zero));
+    const wf_kval top = SHR(x, I64(53));
+    const wf_kval wide = MUL(CAST(WF_KT_F64, high), KF64(4096.0));
+    const wf_kval small = BOR(EQ(top, zero), EQ(top, I64(UINT64_MAX)));
+    return SELECT(small, CAST(WF_KT_F64, x), wide);
 }
 
 /* An f32 that rounds to f16 and bf16 as the value does. */
-static wf_kval half_source(wf_kir *kb, wf_kval x)
+static wf_kval half_source(wf_kval x)
 {
-    switch (wf_kir_type(kb, x.ref)) {
+    switch (wf_kv_type(x)) {
     case WF_KT_F64:
-        return odd_f32(kb, x);
+        return odd_f32(x);
     case WF_KT_I32:
     case WF_KT_U32:
-        return odd_f32(kb, cast(WF_KT_F64, x));
+        return odd_f32(CAST(WF_KT_F64, x));
     case WF_KT_I64:
-        return odd_f32(kb, odd_f64_of_i64(kb, x));
+        return odd_f32(odd_f64_of_i64(x));
     case WF_KT_BOOL:
     case WF_KT_U8:
     case WF_KT_I8:
     case WF_KT_U16:
     case WF_KT_I16:
     case WF_KT_F32:
-        return cast(WF_KT_F32, x);
+        return CAST(WF_KT_F32, x);
     case WF_KT_U64: /* no tensor has this type */
     case WF_KT_COUNT:
         break;
     }
-    return wf_kv(kb, WF_KREF_NONE);
+    return wf_kv(WF_KREF_NONE);
 }
 
 wf_kref wf_kir_load(wf_kir *k, int dtype, wf_kty to, wf_kref element)
 {
-    const wf_kval e = wf_kv(k, element);
+    const wf_kval e = wf_kv(element);
+    wf_kv_build(k, WF_KT_COUNT);
     if (dtype == WEFT_BF16)
-        return cast(to, f32_of_bf16(k, e)).ref;
+        return CAST(to, f32_of_bf16(e)).ref;
     if (dtype == WEFT_F16)
-        return cast(to, f32_of_f16(k, e)).ref;
-    return cast(to, e).ref;
+        return CAST(to, f32_of_f16(e)).ref;
+    return CAST(to, e).ref;
 }
 
 wf_kref wf_kir_store(wf_kir *k, int dtype, wf_kref value)
 {
-    const wf_kval x = wf_kv(k, value);
+    const wf_kval x = wf_kv(value);
+    wf_kv_build(k, WF_KT_COUNT);
     if (dtype == WEFT_BF16)
-        return bf16_of_f32(k, half_source(k, x)).ref;
+        return bf16_of_f32(half_source(x)).ref;
     if (dtype == WEFT_F16)
-        return f16_of_f32(k, half_source(k, x)).ref;
+        return f16_of_f32(half_source(x)).ref;
     if (dtype == WEFT_BOOL)
-        return cast(WF_KT_U8, cast(WF_KT_BOOL, x)).ref;
-    return cast(wf_kir_storage(dtype), x).ref;
+        return CAST(WF_KT_U8, CAST(WF_KT_BOOL, x)).ref;
+    return CAST(wf_kir_storage(dtype), x).ref;
 }

@@ -28,31 +28,33 @@ bool wf_kir_has_row(wf_op op, int compute)
 
 bool wf_kir_has_vjp(wf_op op, int which, int compute)
 {
-    const wf_kir_row_set *set = set_of(compute);
-    return set && set->vjp && op < WF_OP_ELEMENTWISE && which >= 0 && which < 3 &&
-           set->vjp[op][which];
+    return (compute == WEFT_F32 || compute == WEFT_F64) && op < WF_OP_ELEMENTWISE && which >= 0 &&
+           which < 3 && wf_kir_vjps[op][which];
 }
 
 enum { MAX_VALUES = 5 }; /* g, three operands, y */
+
+static wf_kref append_by(wf_kir *k, wf_kir_row_fn fn, int compute, int nsrc, const wf_kref *src)
+{
+    wf_kval s[MAX_VALUES];
+    for (int i = 0; i < nsrc; i++)
+        s[i] = wf_kv(src[i]);
+    wf_kv_build(k, wf_kir_compute_type(compute));
+    return fn(s).ref;
+}
 
 wf_kref wf_kir_row(wf_kir *k, wf_op op, int compute, int nsrc, const wf_kref *src)
 {
     if (!wf_kir_has_row(op, compute) || nsrc != wf_rows[op].min_src)
         return WF_KREF_NONE;
-    wf_kval s[MAX_VALUES];
-    for (int i = 0; i < nsrc; i++)
-        s[i] = wf_kv(k, src[i]);
-    return set_of(compute)->row[op](k, s).ref;
+    return append_by(k, set_of(compute)->row[op], compute, nsrc, src);
 }
 
 wf_kref wf_kir_vjp(wf_kir *k, wf_op op, int which, int compute, int nsrc, const wf_kref *src)
 {
     if (!wf_kir_has_vjp(op, which, compute) || nsrc != wf_rows[op].min_src + 2)
         return WF_KREF_NONE;
-    wf_kval s[MAX_VALUES];
-    for (int i = 0; i < nsrc; i++)
-        s[i] = wf_kv(k, src[i]);
-    return set_of(compute)->vjp[op][which](k, s).ref;
+    return append_by(k, wf_kir_vjps[op][which], compute, nsrc, src);
 }
 
 /* Parameters of the dtypes as values: truth where bit i of bools is set, else the compute type. */
