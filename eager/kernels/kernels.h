@@ -22,6 +22,9 @@
 
 #define WF_CAT_(a, b) a##b
 #define WF_CAT(a, b) WF_CAT_(a, b)
+/* What a name that expands to "~, it" stands for, of WF_SECOND(name, else, ~). */
+#define WF_SECOND(...) WF_SECOND_(__VA_ARGS__)
+#define WF_SECOND_(a, b, ...) b
 /* name_<isa> */
 #define WF_SYM(name) WF_CAT(WF_CAT(name, _), WF_ISA)
 

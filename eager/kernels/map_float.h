@@ -5,7 +5,7 @@
 #ifndef EAGER_KERNELS_MAP_FLOAT_H
 #define EAGER_KERNELS_MAP_FLOAT_H
 
-#include "eager/kernels/map_rows.h"
+#include "eager/kernels/map_two.h"
 
 /* Rows whose kernels map_x4.inc.c makes. */
 #ifdef WF_X4_ROWS
@@ -26,14 +26,14 @@
 #define WF_MADE_RARE(...) WF_MADE_ALWAYS
 #define WF_MADE_ALWAYS(NAME) WF_IF_1
 /* Rows of two operands with a rare branch are long, whatever their error. */
-#define WF_FLOAT2_OF_0(ulp, fname, expr) WF_BINARY(ulp, fname, expr)
-#define WF_FLOAT2_OF_1(ulp, fname, expr) WF_BINARY_0(fname, expr)
+#define WF_FLOAT2_OF_0(ulp, NAME, expr) WF_BINARY(ulp, NAME, expr)
+#define WF_FLOAT2_OF_1(ulp, NAME, expr) WF_BINARY_0(NAME, expr)
 #define UNARY(NAME, name, types, rare, ulp, expr, vjp)                                             \
     WF_IF(WF_IN_FLT_##types)                                                                       \
     (WF_MADE_##rare(NAME)(WF_KERNEL_OF(ulp)(k_##NAME, 1, WF_P1, WF_L1, expr)))
 #define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b)                                   \
     WF_IF(WF_IN_FLT_##types)                                                                       \
-    (WF_MADE_##rare(NAME)(WF_CAT(WF_FLOAT2_OF_, WF_RARE_OF_##rare)(ulp, k_##NAME, expr)))
+    (WF_MADE_##rare(NAME)(WF_CAT(WF_FLOAT2_OF_, WF_RARE_OF_##rare)(ulp, NAME, expr)))
 #define TERNARY(NAME, name, types, ulp, expr, vjp_a, vjp_b, vjp_c)                                 \
     WF_IF(WF_IN_FLT_##types)(WF_KERNEL3(k_##NAME, WF_T, expr))
 #define CHOOSE(NAME, name, types, expr, vjp_a, vjp_b)                                              \
@@ -41,7 +41,7 @@
 #define PREDICATE(NAME, name, types, expr)                                                         \
     WF_IF(WF_IN_FLT_##types)(WF_KERNEL(k_##NAME, uint8_t, 1, 0, WF_P1, WF_L1, expr))
 #define COMPARE(NAME, name, types, expr)                                                           \
-    WF_IF(WF_IN_FLT_##types)(WF_KERNEL2(k_##NAME, uint8_t, expr))
+    WF_IF(WF_IN_FLT_##types)(WF_KERNEL2_OF(NAME, uint8_t, expr))
 #include "jit/ir/ops.def"
 #undef TC
 

@@ -5,7 +5,7 @@
 #ifndef EAGER_KERNELS_MAP_INT_H
 #define EAGER_KERNELS_MAP_INT_H
 
-#include "eager/kernels/map_rows.h"
+#include "eager/kernels/map_two.h"
 
 /* Rows that divide: vectors of integers are divided lane by lane, which clang writes out, 64 times for bytes. */
 #define WF_ONE_BY_ONE_0(expr) expr
@@ -24,7 +24,7 @@
     WF_IF(WF_IN_INT_##types)(WF_KERNEL(k_##NAME, WF_T, 1, 0, WF_P1, WF_L1, expr))
 #define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b)                                   \
     WF_IF(WF_IN_INT_##types)                                                                       \
-    (WF_BINARY(ulp, k_##NAME, WF_CAT(WF_ONE_BY_ONE_, WF_RARE_OF_##rare)(expr)))
+    (WF_BINARY(ulp, NAME, WF_CAT(WF_ONE_BY_ONE_, WF_RARE_OF_##rare)(expr)))
 #define TERNARY(NAME, name, types, ulp, expr, vjp_a, vjp_b, vjp_c)                                 \
     WF_IF(WF_IN_INT_##types)(WF_KERNEL(k_##NAME, WF_T, 3, 0, WF_P3, WF_L3, expr))
 #define CHOOSE(NAME, name, types, expr, vjp_a, vjp_b)                                              \
@@ -32,7 +32,7 @@
 #define PREDICATE(NAME, name, types, expr)                                                         \
     WF_IF(WF_IN_INT_##types)(WF_KERNEL(k_##NAME, uint8_t, 1, 0, WF_P1, WF_L1, expr))
 #define COMPARE(NAME, name, types, expr)                                                           \
-    WF_IF(WF_IN_INT_##types)(WF_KERNEL2(k_##NAME, uint8_t, expr))
+    WF_IF(WF_IN_INT_##types)(WF_KERNEL2_OF(NAME, uint8_t, expr))
 #include "jit/ir/ops.def"
 
 extern const wf_map_fn WF_SYM(WF_CAT(wf_map_, WF_S))[WF_OP_ELEMENTWISE];

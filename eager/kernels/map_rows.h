@@ -181,33 +181,6 @@ static __attribute__((noinline, unused)) void fill_up(wf_map_fn fn, WF_T *d, con
     WF_KERNEL_LONG(fname, nsrc, pointers, loads, expr)
 #define WF_KERNEL_OF(ulp) WF_CAT(WF_KERNEL_OF_, WF_CHEAP_##ulp)
 
-/* The same for two operands and an expression that costs no more than memory does: a loop each for a
- * scalar on either side. */
-#define WF_LOOP2(R, va, vb, expr)                                                                  \
-    WF_IVDEP for (size_t i = 0; i < n; i++)                                                        \
-    {                                                                                              \
-        const WF_T a = va;                                                                         \
-        const WF_T b = vb;                                                                         \
-        d[i] = (R)(expr);                                                                          \
-    }
-#define WF_KERNEL2(fname, R, expr)                                                                 \
-    static void fname(void *dst, const void *const *src, size_t n, unsigned bcast)                 \
-    {                                                                                              \
-        const WF_T *pa = src[0];                                                                   \
-        const WF_T *pb = src[1];                                                                   \
-        R *d = dst;                                                                                \
-        if (bcast == 0) {                                                                          \
-            WF_LOOP2(R, pa[i], pb[i], expr)                                                        \
-        } else if (bcast == 1) {                                                                   \
-            const WF_T a0 = *pa;                                                                   \
-            WF_LOOP2(R, a0, pb[i], expr)                                                           \
-        } else if (bcast == 2) {                                                                   \
-            const WF_T b0 = *pb;                                                                   \
-            WF_LOOP2(R, pa[i], b0, expr)                                                           \
-        } else {                                                                                   \
-            blocks(fname, dst, sizeof(R), src, 2, 0, n, bcast);                                    \
-        }                                                                                          \
-    }
 /* Three operands: a loop each for a scalar in the last place and for two in the last places (bounds; a scale and a shift),
  * which from blocks are a load each. */
 #define WF_LOOP3(R, vb, vc, expr)                                                                  \
@@ -246,9 +219,6 @@ static __attribute__((noinline, unused)) void fill_up(wf_map_fn fn, WF_T *d, con
 #define WF_CHEAP_2 0
 #define WF_CHEAP_3 0
 #define WF_CHEAP_4 0
-#define WF_BINARY_1(fname, expr) WF_KERNEL2(fname, WF_T, expr)
-#define WF_BINARY_0(fname, expr) WF_KERNEL_LONG(fname, 2, WF_P2, WF_L2, expr)
-#define WF_BINARY(ulp, fname, expr) WF_CAT(WF_BINARY_, WF_CHEAP_##ulp)(fname, expr)
 
 /* Operand pointers and values; no commas, since they pass through several macros. */
 #define WF_P1 const WF_T *px = src[0];

@@ -53,7 +53,6 @@
 #define WF_X4_HALF_SILU ~, 1
 #endif
 
-#define WF_SECOND(a, b, ...) b
 #define WF_PROBE(...) WF_SECOND(__VA_ARGS__, 0, ~)
 /* 1 if the row is one of them. */
 #define WF_ON_X4(NAME) WF_PROBE(WF_X4_##NAME)
