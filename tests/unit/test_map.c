@@ -8,6 +8,7 @@
  *
  * ctest: threads timeout=600
  */
+#include "eager/kernels/kernels.h"
 #include "eager/alloc.h"
 #include "tests/unit/map_support.h"
 
@@ -138,6 +139,51 @@ Test(map, rows_and_layouts)
                                       cases[c][0], type, cases[c] + 1, what);
             }
     cr_assert_gt(combinations, 2000 / (THIN * 2 - 1));
+}
+
+/* A kernel of two operands takes a scalar on either side for what that is spread over every element: a zero, and values of any kind. */
+Test(map, scalars_stand_for_all)
+{
+    enum { N = 77, SCALARS = 24 };
+    static const int64_t n[1] = {N}, few[1] = {SCALARS};
+    const int most = isa_most();
+    int kernels = 0;
+    for (wf_op op = 1; op < WF_OP_COUNT; op++)
+        for (int t = 0; t < NCOMPUTE; t++) {
+            if (!accepts(op, computes[t]) || nsrc_of(op) != 2)
+                continue;
+            const size_t size = wf_dtype_size(computes[t]);
+            operand x = make(computes[t], 1, n, CONTIGUOUS),
+                    all = make(computes[t], 1, n, CONTIGUOUS),
+                    s = make(computes[t], 1, few, CONTIGUOUS);
+            fill_random(&x);
+            fill_random(&s);
+            memset(element(&s.v, 0), 0, size);
+            for (int k = 0; k < SCALARS * (most + 1); k++) {
+                const void *one = element(&s.v, k % SCALARS), *many = element(&all.v, 0);
+                for (int i = 0; i < N; i++)
+                    memcpy(element(&all.v, i), one, size);
+                wf_set_isa(k / SCALARS);
+                const wf_map_fn fn = wf_kernels_now()->map[wf_ct(computes[t])][op];
+                for (int side = 0; side < 2; side++) {
+                    const void *v = element(&x.v, 0);
+                    uint64_t got[N], want[N];
+                    fn(want, (const void *const[]){side ? v : many, side ? many : v}, N, 0);
+                    fn(got, (const void *const[]){side ? v : one, side ? one : v}, N, 1U << side);
+                    const int type = result_of(op, computes[t]);
+                    for (size_t i = 0; i < N; i++)
+                        cr_assert(same((char *)got + i * wf_dtype_size(type),
+                                       (char *)want + i * wf_dtype_size(type), type),
+                                  "%s of %s, scalar %d on side %d, element %zu", wf_rows[op].name,
+                                  wf_dtype_name(computes[t]), k % SCALARS, side, i);
+                }
+                kernels++;
+            }
+            free(x.base);
+            free(all.base);
+            free(s.base);
+        }
+    cr_assert_gt(kernels, 1000);
 }
 
 /* A transposed operand goes through scratch a band of rows at a time: whole bands and less, rows that are whole and
