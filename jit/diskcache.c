@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "eager/env.h"
+#include "eager/fd.h"
 #include "jit/kernels_impl.h"
 
 #define MAGIC UINT64_C(0x314A424F54464557) /* "WEFTOBJ1" */
@@ -95,7 +96,7 @@ static bool open_folder(void)
         return false;
     if (!make_folders(disk.folder))
         return off("the folder cannot be made");
-    const int fd = open(disk.folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    const int fd = wf_fd_apart(open(disk.folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (fd < 0)
         return off(errno == ELOOP || errno == ENOTDIR ? "the folder is a link or a file"
                                                       : "the folder cannot be opened");
@@ -353,16 +354,14 @@ void wf_disk_put(const void *identity, size_t n, const wf_blob *object)
     pthread_mutex_lock(&disk.lock);
     snprintf(fresh, sizeof fresh, ".new-%lld-%u", (long long)getpid(), disk.serial++);
     pthread_mutex_unlock(&disk.lock);
-    const int fd = openat(disk.fd, fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    bool ok = fd >= 0;
-    if (ok) {
-        ok = write_all(fd, &h, sizeof h) && write_all(fd, identity, n) &&
-             write_all(fd, object->data, object->size);
-        ok = close(fd) == 0 && ok;
-        ok = ok && renameat(disk.fd, fresh, disk.fd, name) == 0;
-        if (!ok)
-            (void)!unlinkat(disk.fd, fresh, 0);
-    }
+    const int made = openat(disk.fd, fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    const int fd = wf_fd_apart(made);
+    bool ok = fd >= 0 && write_all(fd, &h, sizeof h) && write_all(fd, identity, n) &&
+              write_all(fd, object->data, object->size);
+    ok = (fd < 0 || close(fd) == 0) && ok;
+    ok = ok && renameat(disk.fd, fresh, disk.fd, name) == 0;
+    if (!ok && made >= 0)
+        (void)!unlinkat(disk.fd, fresh, 0);
     pthread_mutex_lock(&disk.lock);
     *(ok ? &disk.stats.written : &disk.stats.refused) += 1;
     if (ok)

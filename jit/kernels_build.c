@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "eager/env.h"
+#include "eager/fd.h"
 #include "eager/profile.h"
 #include "jit/diskcache.h"
 #include "jit/kernels_impl.h"
@@ -82,7 +83,8 @@ static void tell_perf(const wf_jitk *k, const wf_exe *exe)
     wf_backend_cpu.locate(exe, &code, &size);
     snprintf(path, sizeof path, "/tmp/perf-%lld.map", (long long)getpid());
     pthread_mutex_lock(&lock);
-    const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+    const int fd =
+        wf_fd_apart(open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600));
     FILE *f = fd < 0 ? NULL : fdopen(fd, "a");
     if (f) {
         fprintf(f, "%llx %zx %s\n", (unsigned long long)(uintptr_t)code, size, k->name);

@@ -99,6 +99,25 @@ Test(diskcache, put_and_get)
     drop_root();
 }
 
+/* The folder stays open: with the number of a stream that is closed it would be gone when the program opens that again. */
+Test(diskcache, keeps_off_the_standard_streams)
+{
+    make_root("1M");
+    const pid_t pid = fork();
+    if (pid == 0) {
+        close(STDERR_FILENO);
+        put("a kernel", "its object");
+        const bool is_free =
+            write(STDERR_FILENO, "a message", 9) < 0 && dup(STDOUT_FILENO) == STDERR_FILENO;
+        put("another", "other object");
+        _exit(is_free && has("a kernel", "its object") && has("another", "other object") ? 0 : 1);
+    }
+    int status;
+    cr_assert_eq(waitpid(pid, &status, 0), pid);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    drop_root();
+}
+
 /* Every byte changed, every length, and things that are no files: not found, and gone. */
 Test(diskcache, hostile_files)
 {
