@@ -8,7 +8,6 @@
  * rounding); for f32 and f64 the bias is one IEEE addition to the rounded product, which is what
  * composing matmul and add gives.
  */
-#include "eager/cpu/bias.h"
 #include "eager/cpu/gemm.h"
 #include "eager/dense.h"
 #include "eager/kernels/kernels.h"
@@ -169,13 +168,6 @@ WF_EXEC_DECL(matmul)
 }
 
 /* -- linear ---------------------------------------------------------------------------------------- */
-static void add_bias(void *y, int dt, int64_t rows, int64_t cols, const wf_view *bias)
-{
-    wf_bias a = {.y = y, .bias = bias->data, .cols = cols, .stride = bias->strides[0], .dtype = dt};
-    int64_t grain = wf_row_grain(cols * (int64_t)wf_dtype_size(dt));
-    wf_parallel_for(rows, grain, wf_bias_rows, &a);
-}
-
 /* x as a matrix: row stride of the merged leading axes; 0 rows merged into one when possible. */
 static bool rows_of(const wf_view *x, int64_t *rows, int64_t *stride)
 {
@@ -195,30 +187,12 @@ static bool rows_of(const wf_view *x, int64_t *rows, int64_t *stride)
     return true;
 }
 
-/* Bias, then the epilogue, of rows that are finished; either may be missing. */
-typedef struct linear_rows {
-    wf_bias bias;
-    bool units_add; /* the product adds the bias, in f32 and before the rounding */
-    const wf_epilogue *after;
-} linear_rows;
-
-static void finish_linear(void *arg, int64_t batch, int64_t row, int64_t count)
-{
-    linear_rows *l = arg;
-    (void)batch;
-    if (l->bias.bias && !l->units_add) {
-        wf_bias_rows(&l->bias, row, row + count);
-    }
-    if (l->after) {
-        l->after->rows(l->after->arg, row, count);
-    }
-}
-
-/* after: NULL, or what is done with finished rows (WF_GEMM_DONE is returned then, or OK). */
+/* bias, after: NULL, or what is added, and done with finished rows (WF_GEMM_DONE is returned then, or OK). */
 static int linear_product(int dt, const wf_view *x, const wf_view *w, int64_t rows, int64_t stride,
-                          void *y, linear_rows *after)
+                          void *y, const wf_view *bias, const wf_epilogue *after)
 {
     int last = x->rank - 1;
+    row_range range = {.after = after};
     wf_gemm_desc d = {.dtype = dt,
                       .m = rows,
                       .n = w->dims[0],
@@ -232,11 +206,11 @@ static int linear_product(int dt, const wf_view *x, const wf_view *w, int64_t ro
                       .b_cs = w->strides[0],
                       .c = y,
                       .c_rs = w->dims[0],
-                      .done = after ? finish_linear : NULL,
-                      .done_arg = after};
-    if (after && after->units_add) {
-        d.bias = after->bias.bias;
-        d.bias_cs = after->bias.stride;
+                      .done = after ? finish_rows : NULL,
+                      .done_arg = &range};
+    if (bias) {
+        d.bias = bias->data;
+        d.bias_cs = bias->strides[0];
     }
     return wf_gemm(&d);
 }
@@ -261,9 +235,9 @@ static int linear_half(wf_exec *e, int64_t rows)
         wf_view xb = wf_view_dense((float *)x.data + r * in, WEFT_F32, 2, (int64_t[]){n, in});
         wf_view wb = wf_view_dense(w32.data, WEFT_F32, 2, w->dims);
         wf_view bb = wf_view_dense(b32.data, WEFT_F32, 1, &out);
-        code = wf_gemm_status(linear_product(WEFT_F32, &xb, &wb, n, in, y, NULL), WEFT_F32, e->why);
+        code = wf_gemm_status(linear_product(WEFT_F32, &xb, &wb, n, in, y, &bb, NULL), WEFT_F32,
+                              e->why);
         if (!code) {
-            add_bias(y, WEFT_F32, n, out, &bb);
             wf_view from = wf_view_dense(y, WEFT_F32, 2, (int64_t[]){n, out});
             wf_view to =
                 wf_view_dense((uint16_t *)e->dst[0].data + r * out, e->dst[0].dtype, 2, from.dims);
@@ -306,20 +280,11 @@ WF_EXEC_DECL(linear)
         xv = wf_view_dense(copy.data, dt, x->rank, x->dims);
         stride = w->dims[1];
     }
-    linear_rows after = {.units_add = half, .after = e->after};
-    after.bias = (wf_bias){.y = y->data, .cols = w->dims[0], .dtype = dt};
-    if (bias) {
-        after.bias.bias = e->src[2].data;
-        after.bias.stride = e->src[2].strides[0];
-    }
-    int rc = linear_product(dt, &xv, w, rows, stride, y->data, bias || e->after ? &after : NULL);
+    int rc = linear_product(dt, &xv, w, rows, stride, y->data, bias ? &e->src[2] : NULL, e->after);
     wf_dense_free(&copy);
     if (half && rc == WF_GEMM_UNSUPPORTED) {
         return linear_half(e, rows);
     }
-    if (rc == WF_GEMM_OK && bias && !half) {
-        add_bias(y->data, dt, rows, w->dims[0], &e->src[2]);
-    }
-    e->finished = rc == WF_GEMM_DONE && e->after;
+    e->finished = rc == WF_GEMM_DONE;
     return wf_gemm_status(rc, dt, e->why);
 }

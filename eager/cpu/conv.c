@@ -5,12 +5,10 @@
 
 #include "eager/alloc.h"
 #include "eager/cpu/amx.h"
-#include "eager/cpu/bias.h"
 #include "eager/cpu/conv_image.h"
 #include "eager/cpu/dnnl.h"
 #include "eager/cpu/gemm_impl.h"
 #include "eager/cpuid.h"
-#include "eager/kernels/kernels.h"
 #include "jit/ir/dtype.h"
 
 /* Sizes that fit together; the entry points below rely on every line of this. */
@@ -88,50 +86,6 @@ typedef struct pointwise {
     const void *bias; /* or NULL */
 } pointwise;
 
-/* The bias of a product whose batches lie behind each other: of its columns, or of its m rows. */
-typedef struct bias_of_product {
-    wf_bias columns;
-    int64_t m;
-    int rows;
-} bias_of_product;
-
-/* Rows [begin, end) of all batches. */
-static void add_bias(void *arg, int64_t begin, int64_t end)
-{
-    bias_of_product *b = arg;
-    if (!b->rows) {
-        wf_bias_rows(&b->columns, begin, end);
-        return;
-    }
-    const wf_bias *c = &b->columns;
-    const int64_t size = (int64_t)wf_dtype_size(c->dtype);
-    const wf_map_fn add = wf_kernels_now()->map[wf_ct(c->dtype)][WF_OP_ADD];
-    for (int64_t i = begin; i < end; i++) {
-        char *y = (char *)c->y + i * c->cols * size;
-        add(y, (const void *const[]){y, (const char *)c->bias + i % b->m * size}, (size_t)c->cols,
-            2);
-    }
-}
-
-static void finish(void *arg, int64_t batch, int64_t row, int64_t count)
-{
-    const int64_t from = batch * ((bias_of_product *)arg)->m + row;
-    add_bias(arg, from, from + count);
-}
-
-/* Adds it to rows as they are finished, or to all of them. */
-static int product_with_bias(wf_gemm_desc *g, const void *bias, int rows)
-{
-    enum { GRAIN = 1 << 15 };
-    bias_of_product b = {{g->c, bias, g->n, 1, g->dtype}, g->m, rows};
-    g->done = bias ? finish : NULL;
-    g->done_arg = &b;
-    const int rc = wf_gemm(g);
-    if (rc == WF_GEMM_OK && bias)
-        wf_parallel_for(g->batch * g->m, g->n < GRAIN ? GRAIN / g->n : 1, add_bias, &b);
-    return rc == WF_GEMM_DONE ? WF_GEMM_OK : rc;
-}
-
 static int over_all_pixels(const pointwise *p)
 {
     const wf_conv_desc *d = p->d;
@@ -176,6 +130,9 @@ static int product(const pointwise *p)
                       .one_order = area > 1,
                       .k = in_c,
                       .c = p->out,
+                      .bias = p->bias,
+                      .bias_rs = !out_nhwc,
+                      .bias_cs = out_nhwc,
                       .batch = whole ? 1 : d->n};
     int64_t in_p = in_nhwc ? in_c : 1, in_k = in_nhwc ? 1 : area;
     if (out_nhwc) {
@@ -201,7 +158,7 @@ static int product(const pointwise *p)
         rc = wf_conv_dense(&w, d->dtype, &turned);
         g.b = turned.data, g.b_rs = out_c, g.b_cs = 1;
     }
-    rc = rc ? rc : product_with_bias(&g, p->bias, !out_nhwc);
+    rc = rc ? rc : wf_gemm(&g);
     wf_dense_free(&turned);
     return rc == WF_GEMM_UNSUPPORTED ? over_all_pixels(p) : rc;
 }
@@ -341,7 +298,7 @@ static int thinned(const wf_conv_desc *d, int kind, const void *const operands[4
 }
 
 /* The bias belongs before the rounding. oneDNN's convolutions add it in registers, but have images in NCHW copied both ways:
- * where the kernels make products a pass over the result costs less. (Zen 3, n8 64 -> 256 @56 15.6 ms.) */
+ * where the kernels make products a bias costs little. (Zen 3, n8 64 -> 256 @56 15.6 ms.) */
 static int is_product_with_bias(const wf_conv_desc *d)
 {
     return d->dtype == WEFT_F64 ||

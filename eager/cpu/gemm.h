@@ -39,11 +39,13 @@ typedef struct wf_gemm_desc {
      * more than one row and one column) on how many rows and columns are multiplied at once. Where the back end has several
      * orders to add in (oneDNN's f32 of SSE, or kept from AVX-512; long sums of bf16 on AVX-512) the product is WF_GEMM_UNSUPPORTED. */
     int one_order;
-    /* Half types only: NULL, or [n], added before the rounding where that is faster than an f32 product of widened
-     * copies (one row; bf16 where the machine multiplies it); elsewhere a product with a bias is WF_GEMM_UNSUPPORTED. */
+    /* NULL, or a bias: bias[j * bias_cs] of each column or, where bias_rs is not 0, bias[i * bias_rs] of each row, in every batch.
+     * To f32 and f64 it is one addition more, to the finished sum. To half types it is added before the rounding, for columns, where
+     * that is faster than an f32 product of widened copies (one row; bf16 where the machine multiplies it); elsewhere
+     * their product with a bias is WF_GEMM_UNSUPPORTED. */
     const void *bias;
-    int64_t bias_cs;
-    /* NULL, or called for rows [row, row + count) of a batch as soon as they are finished, by the thread that made
+    int64_t bias_rs, bias_cs;
+    /* NULL, or called for rows [row, row + count) of a batch as soon as they are finished, bias included, by the thread that made
      * them: they are in its caches. Ranges are disjoint and may be handled at the same time. It is called for all
      * rows (the product returns WF_GEMM_DONE) or, where blocks are not whole rows or too few for the threads, for
      * none. */

@@ -36,9 +36,13 @@ typedef struct wf_gemm_block {
     int64_t b_rs, b_cs;
     void *c;
     int64_t c_rs;
-    int add;       /* C += A * B; f32 and f64 only */
-    int in_order;  /* m == 1: sums in index order, not in lanes; b_cs is 1 */
-    int wide;      /* C has the type of the sums: f32 for bf16 and f16 */
+    int add;      /* C += A * B; f32 and f64 only */
+    int in_order; /* m == 1: sums in index order, not in lanes; b_cs is 1 */
+    int wide;     /* C has the type of the sums: f32 for bf16 and f16 */
+    /* NULL, or bias[i * bias_rs + j * bias_cs], of the type of C and of the sums, is added to finished sums; one of the strides
+     * is 1, the other 0. The kernels for pairs and vectors leave that to wf_gemm_add_bias. */
+    const void *bias;
+    int64_t bias_rs, bias_cs;
     void *scratch; /* 64-byte aligned, of wf_gemm_kernels.scratch bytes */
 } wf_gemm_block;
 
@@ -68,6 +72,8 @@ extern const wf_gemm_kernels wf_gemm_kernels_pairs;
 extern const wf_gemm_kernels wf_vector_kernels_sse2, wf_vector_kernels_avx2,
     wf_vector_kernels_avx512;
 
+/* C += the bias, where what made C does not add it. */
+void wf_gemm_add_bias(const wf_gemm_block *g);
 /* C := A * B by the built-in kernels on the calling thread. */
 int wf_gemm_builtin_block(const wf_gemm_block *g);
 /* bf16, on the pool, where wf_amx(); results not empty, k > 0. */

@@ -543,6 +543,8 @@ static void block_run(const wf_gemm_block *g)
                 const int64_t m = g->m - i < most ? g->m - i : most;
                 const int64_t from = i * g->a_rs + k0 * g->a_cs, to = i * ldc + j;
                 const int once = step > nr || j == 0;
+                const int64_t bias_at = i * g->bias_rs + j * g->bias_cs;
+                const void *bias = k0 + len == g->k ? g->bias : NULL;
                 if (tiles && once)
                     pack_tiles(g, from, m, len, pa);
                 else if (!a_in_place && once)
@@ -551,12 +553,14 @@ static void block_run(const wf_gemm_block *g)
                     slice_f64(m, n, len, a_in_place ? (const double *)g->a + from : (void *)pa,
                               a_rs, a_cs, (double *)(void *)pb,
                               b_in_place ? (const double *)g->b + b_from : NULL, g->b_rs, 0,
-                              (double *)acc + to, ldc, add);
+                              (double *)acc + to, ldc, add,
+                              bias ? (const double *)bias + bias_at : NULL, g);
                 else
                     slice_f32(m, n, len, a_in_place ? (const float *)g->a + from : (void *)pa, a_rs,
                               a_cs, (float *)(void *)pb,
                               b_in_place || (turns && i == 0) ? (const float *)g->b + b_from : NULL,
-                              turns ? g->b_cs : g->b_rs, turns, (float *)acc + to, ldc, add);
+                              turns ? g->b_cs : g->b_rs, turns, (float *)acc + to, ldc, add,
+                              bias ? (const float *)bias + bias_at : NULL, g);
             }
         }
     }

@@ -334,6 +334,66 @@ Test(gemm, bias_before_the_rounding)
             }
 }
 
+/* C with a bias is C without one, and one addition to each element: in the tile or behind it, of rows or columns, however it is cut. */
+static void one_more_addition(int dtype, const int64_t *h, unsigned mode, int64_t stride, bool rows)
+{
+    operands o = make(dtype, h[0], h[1], h[2], h[3], mode);
+    const int64_t count = rows ? o.d.m : o.d.n, size = (int64_t)wf_dtype_size(dtype);
+    char *bias = malloc((size_t)(count * 3 * size)), *plain = malloc(o.c_bytes);
+    for (int64_t i = 0; i < count * 3; i++)
+        put(bias, dtype, i, (double)between(-1000, 1000) / 50.0);
+    for (int threads = 1; threads <= 7; threads += threads < 3 ? 1 : 4) {
+        wf_set_num_threads(threads);
+        o.d.bias = NULL;
+        memset(o.c, 0x5A, o.c_bytes);
+        cr_assert_eq(wf_gemm(&o.d), WF_GEMM_OK);
+        for (int64_t b = 0; b < o.d.batch; b++)
+            for (int64_t i = 0; i < o.d.m; i++)
+                for (int64_t j = 0; j < o.d.n; j++) {
+                    const int64_t at = b * o.d.c_bs + i * o.d.c_rs + j;
+                    const int64_t of = (stride < 0 ? count - 1 : 0) + (rows ? i : j) * stride;
+                    if (dtype == WEFT_F64)
+                        ((double *)o.c)[at] += ((const double *)(const void *)bias)[of];
+                    else
+                        ((float *)o.c)[at] += ((const float *)(const void *)bias)[of];
+                }
+        memcpy(plain, o.c, o.c_bytes);
+        memset(o.c, 0x5A, o.c_bytes);
+        o.d.bias = bias + (stride < 0 ? count - 1 : 0) * size;
+        o.d.bias_rs = rows ? stride : 0;
+        o.d.bias_cs = rows ? 0 : stride;
+        cr_assert_eq(wf_gemm(&o.d), WF_GEMM_OK);
+        cr_expect_eq(memcmp(plain, o.c, o.c_bytes), 0,
+                     "%s %s, %ld of %ld x %ld x %ld, mode %u, bias of %s %ld apart, %d threads",
+                     wf_gemm_backend_name(), wf_dtype_name(dtype), (long)h[0], (long)h[1],
+                     (long)h[2], (long)h[3], mode, rows ? "rows" : "columns", (long)stride,
+                     threads);
+    }
+    wf_set_num_threads(1);
+    free(bias);
+    free(plain);
+    drop(&o);
+}
+
+Test(gemm, bias_is_one_more_addition)
+{
+    static const int64_t m[] = {1, 2, 5, 6, 7, 13, 64, 65, 130, 300},
+                         n[] = {1, 3, 8, 16, 19, 24, 33, 64, 100, 520},
+                         k[] = {0, 1, 3, 31, 64, 256, 257, 300, 700};
+    static const int64_t long_sums[][4] = {{1, 40, 50, 4096}, {1, 1, 1, 300000}, {1, 2100, 40, 32}};
+    for (size_t b = 0; b < BACKENDS; b++) {
+        wf_gemm_set_backend(backends[b]);
+        for (int i = 0; i < 8 * (int)effort_of(40); i++) {
+            const int64_t h[] = {between(1, 9) / 8 + 1, m[between(0, 9)], n[between(0, 9)],
+                                 k[between(0, 8)]};
+            one_more_addition(i % 3 ? WEFT_F32 : WEFT_F64, h, (unsigned)between(0, 127),
+                              (int64_t[]){1, 0, 2, 1, -1}[i % 5], i / 4 % 2);
+        }
+        for (int i = 0; i < 6; i++)
+            one_more_addition(WEFT_F32, long_sums[i / 2], 0, 1, i % 2);
+    }
+}
+
 /* Matrices whose elements are not neighbours along a row nor along a column: backwards, every other one, one row or one column for all.
  * Strides of rows and columns of m x n: elements, and how many n and m. */
 static const int8_t view_strides[][4] = {{0, 2, 2, 0},  {0, -1, -1, 0}, {0, 1, -1, 0},
