@@ -5,7 +5,8 @@
 # weft_<isa> eager/kernels/*.inc.c, compiled once per instruction set with WF_ISA=<isa>; those of weft_<isa>_plain, whose
 #            loops gain nothing by it, without -O3
 
-set(weft_hidden -fvisibility=hidden)
+# Programs of sanitized tests take what is internal from one shared library (weft_inside).
+set(weft_hidden $<$<NOT:$<BOOL:${WEFT_INSIDE}>>:-fvisibility=hidden>)
 file(GLOB weft_ir_sources CONFIGURE_DEPENDS jit/ir/*.c)
 file(GLOB weft_core_sources CONFIGURE_DEPENDS
     eager/*.c eager/cpu/*.c eager/cuda/*.c eager/kernels/*.c autograd/*.c
@@ -129,10 +130,14 @@ function(weft_isa isa opt plain)
     endforeach()
 endfunction()
 
-# The library's size is a promise (4 MB): code that is run once or is not timed is compiled small. Under TSan it is not optimised,
-# which takes half of the time, and the tests no longer.
+# The library's size is a promise (4 MB): code that is run once or is not timed is compiled small. Under TSan and ASan it is not
+# optimised, which takes a quarter to half of the time, and the tests little longer; what the tests reckon with stays as it is.
 set(small $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:GNU>>:-Os>$<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:Clang>>:-Oz>)
+set(small_kernels ${small})
 if(WEFT_SANITIZE STREQUAL "thread" AND CMAKE_C_COMPILER_ID MATCHES "Clang")
+    set(small -O0)
+    set(small_kernels -O0)
+elseif(WEFT_SANITIZE STREQUAL "address" AND CMAKE_C_COMPILER_ID MATCHES "Clang")
     set(small -O0)
 endif()
 file(GLOB weft_small CONFIGURE_DEPENDS jit/ir/kir*.c jit/ir/dict_kir.c jit/ir/kernel.c jit/ir/interp*.c jit/ir/flops.c jit/ir/ir_text.c jit/ir/symbols.c jit/ir/extents.c jit/ir/verify.c eager/program_verify.c jit/plan_verify.c jit/plan_validate.c jit/plan_page.c
@@ -153,6 +158,9 @@ set(weft_device_path eager/device_call eager/device_run eager/cuda/blaslt eager/
 list(TRANSFORM weft_device_path APPEND .c)
 list(TRANSFORM weft_device_path PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ OUTPUT_VARIABLE weft_not_small)
 list(REMOVE_ITEM weft_small ${weft_not_small})
+if(WEFT_SANITIZE STREQUAL "address") # the oracle of random functions, and loops over elements
+    list(FILTER weft_small EXCLUDE REGEX "/jit/ir/(interp|kir)|/eager/(scan|cpu/conv_)")
+endif()
 foreach(source IN LISTS weft_small)
     set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${small})
 endforeach()
@@ -185,7 +193,7 @@ set(wide_sanitize "")
 if(WEFT_SANITIZE STREQUAL "address")
     set(wide_sanitize -fno-sanitize=object-size,null,alignment,pointer-overflow)
 elseif(WEFT_SANITIZE STREQUAL "fuzzer")
-    set(small -fno-sanitize=all)
+    set(small_kernels -fno-sanitize=all)
     set(wide_sanitize -fno-sanitize=all)
 endif()
 # Scalar ends of vector loops are not unrolled completely: up to 15 copies of an element nobody waits for.
@@ -214,7 +222,7 @@ if(WEFT_SANITIZE)
         endif()
     endforeach()
 endif()
-weft_isa(sse2 "${small};${scalar}" "${small};${scalar}" ${unwatched_sse2})
+weft_isa(sse2 "${small_kernels};${scalar}" "${small_kernels};${scalar}" ${unwatched_sse2})
 weft_isa(avx2 "${kernel_opt}" "${kernel_plain}" -march=x86-64-v3 ${wide_sanitize} ${unwatched_avx2})
 weft_isa(avx512 "${kernel_opt}" "${kernel_plain}" -march=x86-64-v4 -mprefer-vector-width=512 ${wide_sanitize} ${unwatched_avx512})
 
@@ -295,4 +303,18 @@ if(weft_zlib)
     set_property(TARGET weft_sums PROPERTY POSITION_INDEPENDENT_CODE ON)
     target_sources(weft PRIVATE $<TARGET_OBJECTS:weft_sums>)
     target_link_libraries(weft_static PUBLIC $<BUILD_INTERFACE:${weft_zlib}> $<INSTALL_INTERFACE:z>)
+endif()
+# The type of a function stands before it, where clang compiled it: not before LLVM's kernels, nor need memory be there.
+if(WEFT_SANITIZE AND CMAKE_C_COMPILER_ID MATCHES "Clang")
+    set_property(SOURCE jit/codegen_cpu/backend.c APPEND PROPERTY COMPILE_OPTIONS -fno-sanitize=function)
+endif()
+# All of it, with what is internal, for test programs: as libweft.a each would hold 20 MB of it.
+if(WEFT_INSIDE)
+    add_library(weft_inside SHARED EXCLUDE_FROM_ALL ${weft_objects_all})
+    set_target_properties(weft_inside PROPERTIES LINKER_LANGUAGE C)
+    target_link_options(weft_inside PRIVATE -Wl,-Bsymbolic -Wl,-z,nodelete)
+    target_link_libraries(weft_inside PUBLIC m ${CMAKE_DL_LIBS} Threads::Threads ${weft_zlib})
+    target_include_directories(weft_inside INTERFACE ${CMAKE_CURRENT_SOURCE_DIR}/include)
+else()
+    add_library(weft_inside ALIAS weft_static)
 endif()

@@ -36,7 +36,7 @@ foreach(source IN LISTS weft_fuzz_sources)
     get_filename_component(name ${source} NAME_WE)
     string(REPLACE "fuzz_" "" corpus ${name})
     add_executable(replay_${corpus} ${source} tests/runner/replay.c)
-    target_link_libraries(replay_${corpus} PRIVATE weft_flags weft_numerics weft_static)
+    target_link_libraries(replay_${corpus} PRIVATE weft_flags weft_numerics weft_inside)
     set_target_properties(replay_${corpus} PROPERTIES
         RUNTIME_OUTPUT_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/tests")
     add_test(NAME replay_${corpus}
@@ -127,6 +127,9 @@ endif()
 # Tests here have the library reckon. Three quarters of what a compiler takes for them go into making them quicker, which costs more than it
 # saves (but for those marked `optimised`).
 set(weft_plain_folders cuda gpu jit grad planted)
+if(WEFT_SANITIZE STREQUAL "address" AND CMAKE_C_COMPILER_ID MATCHES "Clang")
+    list(APPEND weft_plain_folders unit ops fuzz stress)
+endif()
 
 # ThreadSanitizer watches the library, and programs that have to do with threads themselves. Of the others it would follow what one
 # thread does to operands and references element by element, half of the time of such a program; what a worker still writes when a call
@@ -144,8 +147,12 @@ if(WEFT_SANITIZE STREQUAL "address" AND CMAKE_C_COMPILER_ID MATCHES "Clang")
 endif()
 
 function(weft_test_program name)
+    set(weft_inside weft_inside)
+    if(ARGN MATCHES "/planted/") # an LLVM beside the program is beside the library
+        set(weft_inside weft_static)
+    endif()
     add_executable(${name} ${ARGN} ${weft_test_support_objects})
-    target_link_libraries(${name} PRIVATE weft_flags weft_numerics weft_static ${CRITERION_LIBRARY})
+    target_link_libraries(${name} PRIVATE weft_flags weft_numerics ${weft_inside} ${CRITERION_LIBRARY})
     target_include_directories(${name} SYSTEM PRIVATE ${CRITERION_INCLUDE})
     target_link_options(${name} PRIVATE ${weft_quick_linker})
     target_compile_options(${name} PRIVATE ${weft_test_asan_only})

@@ -11,7 +11,7 @@
  * function is shrunk and printed as IR: weft-opt reads it. CTest runs it as two halves (cmake/WeftTests.cmake).
  * tests/planted holds that wrong kernels are found.
  */
-/* ctest: timeout=900 cost=100 */
+/* ctest: timeout=900 cost=100 optimised */
 #include "tests/fuzz/graph_ways.h"
 #include "tests/support/effort.h"
 

@@ -5,7 +5,7 @@
  * blocks. Its copy is made here, element by element. That rows are right on row-major operands is shown elsewhere.
  * WEFT_FUZZ_VIEWS: how many cases (6000; less by WEFT_TEST_EFFORT); WEFT_FUZZ_SEED: the first one.
  */
-/* ctest: timeout=300 */
+/* ctest: timeout=300 optimised */
 #include <criterion/criterion.h>
 
 #include "eager/tensor.h"

@@ -6,7 +6,7 @@
  * interpolation is computed from its fraction, values are written one after the other. Every case is called again in a
  * trace, with its gradients, at several numbers of threads: the bits stay.
  *
- * ctest: threads
+ * ctest: threads optimised
  */
 #include "eager/cpuid.h"
 #include "tests/ops/compositions.h"

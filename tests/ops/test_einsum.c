@@ -2,7 +2,7 @@
  * tests/ops/test_einsum.c -- einsum against a loop through all values of all letters, in long double; eager, traced and at
  * several numbers of threads.
  *
- * ctest: threads
+ * ctest: threads optimised
  */
 #include "tests/ops/compositions.h"
 #include "tests/support/effort.h"

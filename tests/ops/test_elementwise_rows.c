@@ -6,7 +6,7 @@
  * row-major copies, scalars, in-place twins, result types and refusals, and a sweep over sampled f32
  * arguments of the one-operand rows at every instruction set and number of threads.
  *
- * ctest: timeout=300
+ * ctest: timeout=300 optimised
  */
 #include <criterion/criterion.h>
 #include <math.h>

@@ -1,6 +1,8 @@
 /*
  * tests/ops/test_losses.c -- losses with weights, the divergence of Kullback and Leibler, and draws by weights: against sums
  * in long double or, of draws, their laws; eager, traced and at any number of threads with the same bits.
+ *
+ * ctest: optimised
  */
 #include "tests/ops/compositions.h"
 

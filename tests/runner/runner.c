@@ -1,11 +1,11 @@
 /*
- * tests/runner/runner.c -- runs Criterion tests under ThreadSanitizer and under emulators of processors.
+ * tests/runner/runner.c -- runs Criterion tests under sanitizers and under emulators of processors.
  *
  * Criterion starts every test through an arena at a fixed address, which TSan refuses to map, in a process that executes
  * the program anew, which an emulator of one process does not follow. This main() takes the place of Criterion's in TSan
  * builds and where WEFT_FORK_RUNNER is set: it walks the tests Criterion's macros have registered
  * (section cr_tst), forks once per test and defines the hooks that those macros call. Same closing line,
- * same exit status. A race that TSan reports makes the child exit with a status of its own, which counts
+ * same exit status. A race that TSan reports, or a leak, makes the child exit with a status of its own, which counts
  * as a failure.
  */
 #include <criterion/criterion.h>
@@ -166,11 +166,14 @@ static void run_test(const struct criterion_test *test, void *parameter)
 int main(int argc, char **argv)
 {
     const char *filter = "*";
-    for (int i = 1; i + 1 < argc; i++)
-        if (strcmp(argv[i], "--filter") == 0)
+    for (int i = 1; i < argc; i++) {
+        if (strncmp(argv[i], "--filter=", 9) == 0)
+            filter = argv[i] + 9;
+        else if (strcmp(argv[i], "--filter") == 0 && i + 1 < argc)
             filter = argv[i + 1];
+    }
     for (struct criterion_test **t = __start_cr_tst; t < __stop_cr_tst; t++) {
-        if (!*t || fnmatch(filter, (*t)->data->identifier_, 0) != 0)
+        if (!*t || fnmatch(filter, (*t)->data->identifier_, FNM_EXTMATCH) != 0)
             continue;
         if ((*t)->data->disabled) {
             fprintf(stderr, "[SKIP] %s::%s: disabled\n", (*t)->category, (*t)->name);

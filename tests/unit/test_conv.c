@@ -6,7 +6,7 @@
  * and additions in the accumulation type, then one rounding to storage. Where a back end sums parts
  * with filled-in zeros, zeros add no error.
  *
- * ctest: threads
+ * ctest: threads optimised
  */
 #include <criterion/criterion.h>
 #include <math.h>

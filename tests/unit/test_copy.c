@@ -1,7 +1,7 @@
 /*
  * tests/unit/test_copy.c -- casts of every value, copies between layouts, large ones past the caches, fills.
  *
- * ctest: threads
+ * ctest: threads optimised
  */
 #include "eager/alloc.h"
 #include "eager/kernels/kernels.h"

@@ -5,7 +5,7 @@
  * each addition rounded once, is off by at most k * eps / (1 - k * eps) * sum |a||b|, plus one
  * rounding of the result to its storage type.
  *
- * ctest: threads
+ * ctest: threads optimised
  */
 #include <criterion/criterion.h>
 #include <math.h>

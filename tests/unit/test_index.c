@@ -3,7 +3,7 @@
  *
  * The references add in index order in the compute type, so results are compared bit for bit.
  *
- * ctest: threads
+ * ctest: threads optimised
  */
 #include "row_case.h"
 #include "tests/support/effort.h"

@@ -6,7 +6,7 @@
  * the SSE2 kernels. That those values are right is the business of the tests generated from the rows
  * against independent references. Derivatives are checked against their own definitions; casts and copies: test_copy.c.
  *
- * ctest: threads timeout=600
+ * ctest: threads timeout=600 optimised
  */
 #include "eager/kernels/kernels.h"
 #include "eager/alloc.h"

@@ -2,7 +2,7 @@
  * tests/unit/test_program_rows.c -- programs with reductions against the same rows run one after another
  * on whole tensors, bit for bit.
  *
- * ctest: threads timeout=900
+ * ctest: threads timeout=900 optimised
  */
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
  * The general way is taken by a thread that says its tensors may be on a device (`away`), and by operands whose rows
  * lie apart.
  *
- * ctest: threads
+ * ctest: threads optimised
  */
 #include <criterion/criterion.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /*
  * tests/unit/test_reduce.c -- reductions, arg reductions and scans against their definitions.
  *
- * ctest: threads timeout=300
+ * ctest: threads timeout=300 optimised
  */
 #include <criterion/criterion.h>
 

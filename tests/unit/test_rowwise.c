@@ -2,7 +2,7 @@
  * tests/unit/test_rowwise.c -- softmax, norms and cross entropy against the compositions of elementwise
  * steps and canonical sums that docs/reductions.md states, bit for bit, and against f64 mathematics.
  *
- * ctest: threads timeout=300
+ * ctest: threads timeout=300 optimised
  */
 #include <criterion/criterion.h>
 

@@ -5,7 +5,7 @@
  * about one block of a reduction, and of several with something left over. Integer and half types, whose values are
  * converted on the way, and sums that workers share included.
  *
- * ctest: threads
+ * ctest: threads optimised
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
