@@ -9,6 +9,7 @@
 #ifndef TESTS_SUPPORT_EFFORT_H
 #define TESTS_SUPPORT_EFFORT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -42,6 +43,16 @@ static inline uint64_t effort_of(uint64_t n)
 {
     const uint64_t share = n * effort_option("WEFT_TEST_EFFORT", EFFORT_DEFAULT) / EFFORT_FULL;
     return share > 0 ? share : 1;
+}
+
+/*
+ * Whether case i of a list is among those that ASan walks: one in n, others for another WEFT_TEST_TURN (script/test: of each
+ * commit). For lists whose cases differ in the text of a GPU's kernel, not in what the host does; other builds walk all.
+ */
+static inline bool effort_walks(uint64_t i, uint64_t n)
+{
+    return !UNDER_ASAN || effort_option("WEFT_TEST_EFFORT", EFFORT_DEFAULT) >= EFFORT_FULL ||
+           (i + effort_option("WEFT_TEST_TURN", 0)) % n == 0;
 }
 
 #endif
