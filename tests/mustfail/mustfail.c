@@ -7,6 +7,7 @@
 #include <criterion/criterion.h>
 #include <math.h>
 
+#include "tests/support/sanitized.h"
 #include "tests/support/support.h"
 
 /* One more ULP than allowed. */
@@ -117,3 +118,21 @@ Test(mustfail, gradient)
     weft_requires_grad_(x, true);
     check_gradient("wrong_square", wrong_square, NULL, &x, 1);
 }
+
+#if UNDER_ASAN
+/* Memory that nothing points at any more. */
+Test(mustfail, lost_memory)
+{
+    void *volatile lost = malloc(100);
+    lost = NULL;
+    cr_assert_null(lost);
+}
+
+/* Kernels read one element more than there are. */
+Test(mustfail, past_the_end)
+{
+    float *x = calloc(15, sizeof *x);
+    weft_free(weft_add(weft_from_blob(&(weft_blob_args){.data = x, .shape = weft_shape(16), .dtype = WEFT_F32}), weft_f(1)));
+    free(x);
+}
+#endif
