@@ -31,6 +31,20 @@ LEAST(least_f64, double, uint64_t)
 
 #define X8(x) x, x, x, x, x, x, x, x
 #define X64(x) X8(x), X8(x), X8(x), X8(x), X8(x), X8(x), X8(x), X8(x)
+/* Bytes of lanes behind those that were seen, from before. Whole registers, to which stores of such are forwarded, and only one
+ * of them waits for the lanes that were just written. */
+typedef char bytes __attribute__((vector_size(16), may_alias, aligned(1)));
+static const char seen_or_not[2 * sizeof(bytes)] = {X8(-1), X8(-1)};
+static inline void merge(char *now, const char *before, int64_t seen, int64_t count)
+{
+    const int64_t n = (int64_t)sizeof(bytes), first = seen & -n;
+    const bytes is_seen = *(const bytes *)(seen_or_not + n - seen % n);
+    bytes *at = (bytes *)(now + first);
+    *at = (*at & is_seen) | (*(const bytes *)(before + first) & ~is_seen);
+    for (int64_t i = first + n; i < count; i += n)
+        *(bytes *)(now + i) = *(const bytes *)(before + i);
+}
+
 #define FOLD(name, T, OP, IDENTITY)                                                                \
     static const _Alignas(64) T name##_start[GROUP] = {X64(IDENTITY)};                             \
     static inline void name##_half(T *x, int n)                                                    \
@@ -59,7 +73,7 @@ LEAST(least_f64, double, uint64_t)
     {                                                                                              \
         T *x = now;                                                                                \
         if (seen < count)                                                                          \
-            memcpy(x + seen, (const T *)before + seen, (size_t)(count - seen) * sizeof *x);        \
+            merge(now, before, seen *(int64_t)sizeof *x, count *(int64_t)sizeof *x);               \
         return name##_bits(name##_all(x, count));                                                  \
     }                                                                                              \
     static uint64_t name##_block(void *level, uint64_t bits, int64_t b, int64_t blocks)            \

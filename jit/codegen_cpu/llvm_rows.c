@@ -1,11 +1,11 @@
 /*
  * jit/codegen_cpu/llvm_rows.c -- runs the stages of a kernel over rows (llvm_rows.h).
  *
- * The last elements of a row that are no whole group of 64 live in buffers while the row is worked on: its sources are copied there
- * before the first stage, its results from there behind the last one. A stage is called for the whole groups, where they are,
- * and once more for the others, with other places. Lanes of a total that a short group must not see are taken from before: a call
- * reads lanes in one place and may leave them in another. A sum's blocks of 4096 go to 64 lanes of their own, which are combined
- * when there is more than one: enough for rows of 4096 * 4096 elements.
+ * The last elements of a row that are no whole group of 64 are a turn of their own. A source's are read where they are, and so is what
+ * the next row has behind them; where there is none, in a buffer. Results go through buffers, which are copied behind the last
+ * stage. A turn reads lanes of totals in one place and may leave them in another: those that a short one must not see are taken
+ * from before it. A sum's blocks of 4096 go to 64 lanes of their own, which are combined when there is more than one: enough for rows
+ * of 4096 * 4096 elements.
  *
  * Rows may be short: a row costs as many calls as it has ELEM stages, and what is loaded is not what a narrower store has just written.
  */
@@ -15,44 +15,36 @@
 
 #include "jit/codegen_cpu/llvm_fold.h"
 
-enum { GROUP = WF_LLR_GROUP, LANES = WF_LLR_LANES, TURNS = 4 };
+enum { GROUP = WF_LLR_GROUP, LANES = WF_LLR_LANES, TURNS = 5 }; /* one ends them */
 
 typedef void stage_code(void *const *ptr, const int64_t *size, const uint64_t *scalar,
                         int64_t begin, int64_t end, uint64_t flags);
 
 /* -- a launch, taken apart ------------------------------------------------------------------------------------- */
-/* A call: elements of a block, from its first one on. */
-typedef struct turn {
-    void *const *place;
-    char *to;
-    int64_t begin, end;
-    uint64_t flags;
-    bool goes_on; /* from the lanes that the call before it left */
-} turn;
-
 /* Where lanes are before a block: in the row's first one, in others. */
 enum { FIRST, LATER, STARTS };
 
 /* A total and its folding. */
 typedef struct total {
     wf_llr_folding by;
+    void *lanes; /* behind the row's last turn, of which some may be as before it */
+    const void *before;
     uint64_t sign;  /* bits to change in the value */
     uint64_t *slot; /* NULL: a check */
     size_t bytes;
 } total;
 
-typedef enum step_kind { CALL, ELEMENTS, TOTALS_OUT, TOTALS_IN } step_kind;
+typedef enum step_kind { ELEMENTS, BLOCKS, CALL, TOTALS_OUT, TOTALS_IN } step_kind;
 typedef struct step {
     step_kind kind;
+    int ntotal;
     uint64_t first,
         others; /* stages, as flags: of a row's first call, which may begin with single values, and of the others */
-    const total *total;
-    int ntotal;
-    const void **start[STARTS];
-    int64_t lanes, seen; /* seen: by the last call of the row */
     int64_t blocks;
-    turn turn[2 * TURNS]; /* those of blocks with others behind them, then of the last one */
-    int nfull, nlast;
+    int64_t lanes, seen; /* seen: by the last turn of the row */
+    total *total, *end;
+    const void **start[STARTS];
+    wf_llr_turn last[TURNS], full[TURNS]; /* of the last block, of those before it */
 } step;
 
 typedef struct rows {
@@ -64,15 +56,19 @@ typedef struct rows {
     const uint64_t *scalar;
     uint64_t flags;
     int64_t n, whole, r; /* elements of a row, of its whole groups; the row */
+    bool rests;          /* rows end in a short group */
     char *lanes[2], *level;
-    const void **left; /* lanes that a call has left, of each total */
+    const void **left; /* lanes that a turn has left, of each total */
     const void **room; /* for what is before blocks */
     total *total;      /* and for what is known of totals */
     step *step;
     int nstep;
+    int64_t
+        open; /* rows from this one on have no others behind them for what is read beyond them */
     wf_llr_frame frame;
     void *place[WF_KERNEL_MAX_PTR]; /* operands in the row */
-    void *rest[WF_KERNEL_MAX_PTR];  /* those of which the last elements are in the buffers */
+    void *rest[WF_KERNEL_MAX_PTR];  /* for the last elements, which may be in buffers */
+    char *buffer[WF_KERNEL_MAX_PTR];
 } rows;
 
 static const wf_llr_total *totals_of(const wf_llr_stage *s)
@@ -95,40 +91,36 @@ static size_t bytes_of(const wf_llr_total *t)
     return t->fold >= WF_LLR_OR ? 1 : t->fold < WF_LLR_ADD_F64 ? sizeof(float) : sizeof(double);
 }
 
-/* The calls for [begin, end) of a row: whole groups where they are, then the last elements, of which a turn that is short leaves
- * its lanes elsewhere. Returns how many; seen := the lanes that the last one saw. */
-static int make_turns(const rows *x, const wf_llr_stage *s, int64_t begin, int64_t end, turn *u,
-                      int64_t *seen)
+/* The turns for [begin, end) of a row: whole groups where they are, then the last elements, of which a turn that is short leaves
+ * its lanes elsewhere. Returns the last one; seen := the lanes that it saw. */
+static const wf_llr_turn *make_turns(const rows *x, const wf_llr_stage *s, int64_t begin,
+                                     int64_t end, wf_llr_turn *u, int64_t *seen)
 {
-    const int64_t base = begin, whole = end < x->whole ? end : x->whole;
-    const turn in_row = {x->place, x->lanes[0], 0, 0, x->flags & WF_LAUNCH_STREAM, false};
-    const turn in_rest = {x->rest, x->lanes[0], 0, 0, 0, false};
-    int n = 0;
+    const int64_t whole = end < x->whole ? end : x->whole;
+    const wf_llr_turn in_row = {x->place, 0, x->left, x->lanes[0],
+                                (int64_t)(x->flags & WF_LAUNCH_STREAM)};
+    const wf_llr_turn in_rest = {x->rest, 0, x->left, x->lanes[0], 0};
+    const wf_llr_turn *first = u;
+    *seen = s->lanes;
     if (s->stored && begin + GROUP < whole) { /* the others find lanes where these leave them */
-        u[n++] = in_row;
-        u[n - 1].end = begin += GROUP;
+        *u = in_row;
+        begin += u++->count = GROUP;
     }
     if (begin < whole) {
-        u[n++] = in_row;
-        u[n - 1].end = begin = whole;
+        *u = in_row;
+        begin += u++->count = whole - begin;
     }
     if (s->ntotal > 0 && s->lanes < end - begin) {
-        u[n++] = in_rest;
-        u[n - 1].end = begin += (end - begin - 1) / s->lanes * s->lanes;
+        *u = in_rest;
+        begin += u++->count = (end - begin - 1) / s->lanes * s->lanes;
     }
-    *seen = n > 0 ? s->lanes : 0;
-    if (begin < end) {
-        u[n++] = in_rest;
-        u[n - 1].end = end;
-        u[n - 1].to = x->lanes[1];
-        *seen = end - begin;
+    if (begin < end || u == first) { /* of no elements all lanes are as before */
+        *u = in_rest;
+        u->to = x->lanes[1];
+        *seen = u++->count = end - begin;
     }
-    for (int i = 0; i < n; i++) {
-        u[i].begin = i ? u[i - 1].end : 0;
-        u[i].end -= base;
-        u[i].goes_on = i > 0;
-    }
-    return n;
+    u->place = NULL;
+    return u - 1;
 }
 
 static void make_elements(rows *x, const wf_llr_stage *s, step *p)
@@ -136,23 +128,27 @@ static void make_elements(rows *x, const wf_llr_stage *s, step *p)
     const int64_t most = s->ordered && x->n > WF_LLR_BLOCK ? WF_LLR_BLOCK : x->n;
     p->total = x->total;
     p->ntotal = s->ntotal;
+    p->lanes = s->lanes;
+    for (int b = 0; b < STARTS; b++, x->room += s->ntotal)
+        p->start[b] = x->room;
+    p->blocks = most > 0 ? (x->n + most - 1) / most : 1;
+    if (p->blocks > 1)
+        (void)make_turns(x, s, 0, most, p->full, &p->seen);
+    const wf_llr_turn *end = make_turns(x, s, (p->blocks - 1) * most, x->n, p->last, &p->seen);
+    p->last->from = p->start[p->blocks > 1 ? LATER : FIRST];
+    p->end = p->total + s->ntotal;
     for (int i = 0; i < s->ntotal; i++) {
         const wf_llr_total *t = &totals_of(s)[i];
         const wf_llr_folding *f = &wf_llr_foldings[t->fold];
-        *x->total++ = (total){*f, t->mirrored ? f->sign : 0,
-                              t->slot >= 0 ? &x->frame.slot[t->slot] : NULL, bytes_of(t)};
+        p->start[FIRST][i] = f->start;
+        p->start[LATER][i] = f->ordered ? f->start : x->left[i];
+        *x->total++ = (total){*f,
+                              end->to + i * LANES,
+                              end->from[i],
+                              t->mirrored ? f->sign : 0,
+                              t->slot >= 0 ? &x->frame.slot[t->slot] : NULL,
+                              bytes_of(t)};
     }
-    p->lanes = s->lanes;
-    for (int b = 0; b < STARTS; b++, x->room += s->ntotal) {
-        p->start[b] = x->room;
-        for (int i = 0; i < s->ntotal; i++) {
-            const wf_llr_folding *f = &p->total[i].by;
-            p->start[b][i] = b == FIRST || f->ordered ? f->start : x->left[i];
-        }
-    }
-    p->blocks = most > 0 ? (x->n + most - 1) / most : 1;
-    p->nfull = p->blocks > 1 ? make_turns(x, s, 0, most, p->turn, &p->seen) : 0;
-    p->nlast = make_turns(x, s, (p->blocks - 1) * most, x->n, p->turn + TURNS, &p->seen);
 }
 
 /* The steps of a row; runs the stages of the launch. */
@@ -174,8 +170,10 @@ static void make_steps(rows *x, const wf_llr_stage *s)
             continue;
         }
         p->kind = s->kind == WF_LLR_ELEM ? ELEMENTS : CALL;
-        if (p->kind == ELEMENTS)
+        if (p->kind == ELEMENTS) {
             make_elements(x, s, p);
+            p->kind = p->blocks > 1 ? BLOCKS : ELEMENTS;
+        }
         x->nstep += !(cut && totals);
         if (cut && (parts || totals)) {
             step *q = &x->step[x->nstep++];
@@ -188,48 +186,47 @@ static void make_steps(rows *x, const wf_llr_stage *s)
 }
 
 /* -- elements ---------------------------------------------------------------------------------------------------- */
-/* The last block's are known to be that here. */
-static inline void fold_totals(rows *x, const step *p, int64_t block, bool last)
+static inline void call(rows *x, uint64_t stage, int64_t begin)
 {
-    for (int i = 0; i < p->ntotal; i++) {
-        const total *t = &p->total[i];
-        if (!last && !t->by.ordered)
-            continue;
-        uint64_t bits = t->by.lanes(x->frame.to + i * LANES, x->frame.from[i],
-                                    last ? p->seen : p->lanes, p->lanes);
-        if (t->by.ordered && p->blocks > 1)
-            bits = t->by.block(x->level + i * LANES, bits, block, p->blocks);
-        bits ^= t->sign;
-        if (t->slot)
-            *t->slot = bits;
-        else if (!bits)
-            *x->frame.error = 0;
+    x->code(x->place, (const int64_t *)(const void *)&x->frame, x->scalar, begin, 0, stage);
+}
+
+static inline void set_total(const rows *x, const total *t, uint64_t bits)
+{
+    if (t->slot)
+        *t->slot = bits ^ t->sign;
+    else if (!bits)
+        *x->frame.error = 0;
+}
+
+static void run_blocks(rows *x, step *p)
+{
+    for (int64_t b = 0; b < p->blocks; b++) {
+        const bool last = b + 1 == p->blocks;
+        wf_llr_turn *u = last ? p->last : p->full;
+        u->from = p->start[b ? LATER : FIRST];
+        x->frame.turn = u;
+        call(x, b ? p->others : p->first, b * WF_LLR_BLOCK);
+        for (const total *t = p->total; t < p->end; t++) {
+            const int64_t at = (t - p->total) * LANES;
+            if (!last && !t->by.ordered)
+                continue;
+            uint64_t bits = last ? t->by.lanes(t->lanes, t->before, p->seen, p->lanes)
+                                 : t->by.lanes(x->lanes[0] + at, NULL, p->lanes, p->lanes);
+            if (t->by.ordered)
+                bits = t->by.block(x->level + at, bits, b, p->blocks);
+            if (last)
+                set_total(x, t, bits);
+        }
     }
 }
 
-static inline void run_block(rows *x, const step *p, int64_t block, bool last)
+static void run_elements(rows *x, step *p)
 {
-    const int64_t at = block * WF_LLR_BLOCK;
-    const turn *u = last ? p->turn + TURNS : p->turn;
-    const turn *end = u + (last ? p->nlast : p->nfull);
-    uint64_t stage = block ? p->others : p->first;
-    x->frame.to = x->lanes[0]; /* of no elements, too */
-    x->frame.from = p->start[block ? LATER : FIRST];
-    for (; u < end; u++, stage = p->others) {
-        x->frame.to = u->to;
-        if (u->goes_on)
-            x->frame.from = x->left;
-        x->code(u->place, (const int64_t *)(const void *)&x->frame, x->scalar, at + u->begin,
-                at + u->end, u->flags | stage);
-    }
-    fold_totals(x, p, block, last);
-}
-
-static void run_elements(rows *x, const step *p)
-{
-    for (int64_t b = 0; b + 1 < p->blocks; b++)
-        run_block(x, p, b, false);
-    run_block(x, p, p->blocks - 1, true);
+    x->frame.turn = p->last;
+    call(x, p->first, 0);
+    for (const total *t = p->total, *end = p->end; t < end; t++)
+        set_total(x, t, t->by.lanes(t->lanes, t->before, p->seen, p->lanes));
 }
 
 /* -- the cut ------------------------------------------------------------------------------------------------------ */
@@ -253,52 +250,72 @@ static void move_totals(rows *x, const step *p)
 }
 
 /* -- rows --------------------------------------------------------------------------------------------------------- */
-/* Has an operand elements in a buffer? */
+/* May an operand have elements in a buffer? */
 static bool is_moved(const wf_llr_operand *o)
 {
     return o->use & (WF_LLR_READ | WF_LLR_WRITTEN);
 }
 
-/* The last elements of the row, which are no whole group: sources to their buffers. */
+/* The last elements of source i's row, which are no whole group, are in its buffer now. */
+static void fetch_rest(rows *x, int i)
+{
+    const int64_t bytes = x->operand[i].bytes, at = x->whole * bytes;
+    memcpy(x->buffer[i], (char *)x->place[i] + at, (size_t)((x->n - x->whole) * bytes));
+    x->rest[i] = (void *)((uintptr_t)x->buffer[i] - (uintptr_t)at);
+}
+
 static void fetch_rests(rows *x)
 {
+    for (int i = x->head->ndst; i < x->head->noperand; i++)
+        if (is_moved(&x->operand[i]) && x->size[i + 1] != 0)
+            fetch_rest(x, i);
+}
+
+/* Where the last elements are: a source's in its row, as long as a whole group can be read there; what the lanes behind them come
+ * to is nobody's. What is the same in all rows is fetched once. */
+static void place_rests(rows *x, int64_t begin, int64_t end)
+{
     const wf_llr_head *h = x->head;
-    for (int i = 0; i < h->noperand; i++) {
-        const wf_llr_operand *o = &x->operand[i];
-        const int64_t at = x->whole * o->bytes;
-        if (!is_moved(o))
-            x->rest[i] = x->place[i];
-        else if (i >= h->ndst)
-            memcpy((char *)x->rest[i] + at, (char *)x->place[i] + at,
-                   (size_t)((x->n - x->whole) * o->bytes));
+    const int64_t beyond = x->whole + GROUP - x->n;
+    x->open = end;
+    for (int i = h->ndst; i < h->noperand; i++) {
+        const int64_t stride = x->size[i + 1];
+        x->rest[i] = x->place[i];
+        if (!is_moved(&x->operand[i]))
+            continue;
+        const int64_t open = stride > 0 ? end - (beyond + stride - 1) / stride : begin;
+        if (stride == 0)
+            fetch_rest(x, i);
+        else if (open < x->open)
+            x->open = open;
     }
 }
 
-/* And results from there. */
+/* Results from their buffers. */
 static void store_rests(rows *x)
 {
     for (int i = 0; i < x->head->ndst; i++) {
-        const wf_llr_operand *o = &x->operand[i];
-        const int64_t at = x->whole * o->bytes;
-        if (is_moved(o))
-            memcpy((char *)x->place[i] + at, (char *)x->rest[i] + at,
-                   (size_t)((x->n - x->whole) * o->bytes));
+        const int64_t bytes = x->operand[i].bytes;
+        if (is_moved(&x->operand[i]))
+            memcpy((char *)x->place[i] + x->whole * bytes, x->buffer[i],
+                   (size_t)((x->n - x->whole) * bytes));
     }
 }
 
-static void run_row(rows *x)
+static void run_row(rows *x, step *p, const step *end)
 {
-    const bool rests = x->whole < x->n;
-    if (rests)
+    if (x->rests && x->r >= x->open)
         fetch_rests(x);
-    for (const step *p = x->step, *end = p + x->nstep; p < end; p++)
+    for (; p < end; p++)
         if (p->kind == ELEMENTS)
             run_elements(x, p);
+        else if (p->kind == BLOCKS)
+            run_blocks(x, p);
         else if (p->kind == CALL)
-            x->code(x->place, (const int64_t *)(const void *)&x->frame, x->scalar, 0, 1, p->first);
+            call(x, p->first, 0);
         else
             move_totals(x, p);
-    if (rests)
+    if (x->rests)
         store_rests(x);
 }
 
@@ -319,12 +336,16 @@ static void run_rows(rows *x, int64_t begin, int64_t end)
         far[i] = ahead(stride[i]);
         x->place[i] = (char *)x->ptr[i] + begin * stride[i];
     }
+    if (x->rests)
+        place_rests(x, begin, end);
     for (x->r = begin; x->r < end; x->r++) {
         for (int i = 0; x->flags & WF_LAUNCH_STREAM && i < n; i++)
             x->frame.ahead[i] = (char *)x->place[i] + far[i];
-        run_row(x);
+        run_row(x, x->step, x->step + x->nstep);
         for (int i = 0; i < n; i++)
             x->place[i] = (char *)x->place[i] + stride[i];
+        for (int i = x->head->ndst; x->rests && i < n; i++)
+            x->rest[i] = (char *)x->rest[i] + stride[i];
     }
 }
 
@@ -333,8 +354,8 @@ typedef struct group {
     _Alignas(64) char bytes[LANES];
 } group;
 
-void wf_llr_run(stage_code *code, const int16_t *shape, void *const *ptr, const int64_t *size,
-                const uint64_t *scalar, int64_t begin, int64_t end, uint64_t flags)
+void wf_llr_run(void *const *ptr, const int64_t *size, const uint64_t *scalar, int64_t begin,
+                int64_t end, uint64_t flags, stage_code *code, const int16_t *shape)
 {
     const wf_llr_head *head = (const wf_llr_head *)(const void *)shape;
     const int noperand = head->noperand + head->nkeep, nlanes = head->nlanes;
@@ -349,11 +370,12 @@ void wf_llr_run(stage_code *code, const int16_t *shape, void *const *ptr, const 
     x.flags = flags;
     x.n = size[0];
     x.whole = x.n / GROUP * GROUP;
+    x.rests = x.whole < x.n || x.n == 0;
     x.frame.n = x.n;
     x.frame.error = ptr[noperand];
     const void *left[WF_KIR_MAX_OUT], *starts[STARTS * head->ntotal + 1];
     total totals[head->ntotal + 1];
-    group room[3 * nlanes + (x.whole < x.n ? noperand : 0) + 1];
+    group room[3 * nlanes + (x.rests ? noperand : 0) + 1];
     x.lanes[0] = room[0].bytes;
     x.lanes[1] = room[nlanes].bytes;
     x.level = room[2 * nlanes].bytes;
@@ -364,11 +386,11 @@ void wf_llr_run(stage_code *code, const int16_t *shape, void *const *ptr, const 
         left[i] = room[i].bytes;
     for (int i = head->noperand; i < noperand; i++)
         x.place[i] = ptr[i];
-    for (int i = 0; i < noperand && x.whole < x.n; i++) {
-        char *buffer = room[3 * nlanes + i].bytes;
-        x.rest[i] = (void *)((uintptr_t)buffer - (uintptr_t)(x.whole * operand[i].bytes));
+    for (int i = 0; i < noperand && x.rests; i++) {
+        x.buffer[i] = room[3 * nlanes + i].bytes;
+        x.rest[i] = (void *)((uintptr_t)x.buffer[i] - (uintptr_t)(x.whole * operand[i].bytes));
         if (operand[i].use & WF_LLR_READ)
-            memset(buffer, 0, (size_t)(GROUP * operand[i].bytes));
+            memset(x.buffer[i], 0, (size_t)(GROUP * operand[i].bytes));
     }
     step steps[head->nstage + 2]; /* the cut may be two; and one that stays empty */
     x.step = steps;

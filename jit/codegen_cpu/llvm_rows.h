@@ -2,7 +2,7 @@
  * jit/codegen_cpu/llvm_rows.h -- what a kernel over rows and the driver that runs it (llvm_rows.c) agree on.
  *
  * Such a kernel is two things by its flags. Launched, it calls the driver with itself and its shape. Called back with the number of a
- * stage, it runs that stage on elements [begin, end) of one row. The driver does whatever is the same in all kernels: rows, blocks, the
+ * stage, it runs that stage on elements of one row, from `begin` on, turn by turn. The driver does whatever is the same in all kernels: rows, blocks, the
  * last elements of a row that are no whole group, reductions of lanes, the cut. So none of it is compiled with each.
  */
 #ifndef JIT_CODEGEN_CPU_LLVM_ROWS_H
@@ -63,24 +63,34 @@ typedef struct wf_llr_total {
 typedef struct wf_llr_stage {
     int16_t kind, ordered; /* ordered: by blocks */
     int16_t
-        stored; /* lanes are in memory, and read where they were before the call: by one group at most */
+        stored; /* lanes are in memory, and read where they were before the turn: by one group at most */
     int16_t lanes;  /* of totals; also the elements of a turn where they are fewer than a group's */
     int16_t ntotal; /* totals follow */
 } wf_llr_stage;
 
 /* -- what a stage is called with, for `size`; for `ptr` it has the places of operands in the row ------------------------------------- */
+/* Elements that a stage goes over at once. Lanes go through memory from one turn to the next. */
+typedef struct wf_llr_turn {
+    void *const *place; /* of operands; NULL behind the last turn */
+    int64_t count;
+    const void *const *from; /* lanes of each total before these elements */
+    char *to;                /* and behind them, of the first total */
+    int64_t past;            /* not 0: results pass the caches, sources are asked for ahead */
+} wf_llr_turn;
+
 typedef struct wf_llr_frame {
     int64_t n; /* elements of the row */
     int64_t *error;
-    const void *const *from; /* lanes of each total before these elements */
-    char *to;                /* and behind them, of the first total */
+    const wf_llr_turn *turn; /* of a stage of elements */
     const char *ahead[WF_KERNEL_MAX_PTR];
     uint64_t slot[WF_ROWS_SLOTS]; /* a value's bytes, low end; a bool's is one */
 } wf_llr_frame;
 
-void wf_llr_run(void (*kernel)(void *const *ptr, const int64_t *size, const uint64_t *scalar,
+/* The launch's arguments come first: they lie where the kernel has them. */
+void wf_llr_run(void *const *ptr, const int64_t *size, const uint64_t *scalar, int64_t begin,
+                int64_t end, uint64_t flags,
+                void (*kernel)(void *const *ptr, const int64_t *size, const uint64_t *scalar,
                                int64_t begin, int64_t end, uint64_t flags),
-                const int16_t *shape, void *const *ptr, const int64_t *size, const uint64_t *scalar,
-                int64_t begin, int64_t end, uint64_t flags);
+                const int16_t *shape);
 
 #endif

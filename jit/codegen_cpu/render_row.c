@@ -565,42 +565,91 @@ static void ask_ahead(elem *e)
     P("  br label %%s%dgo\ns%dgo:\n", n, n);
 }
 
-/* What a stage needs before its loop: places, lanes, whether results pass the caches. */
-static void before_groups(elem *e)
+/* %s<n><name> := a field of %s<n><of>, a turn. */
+static void in_turn(elem *e, const char *of, const char *name, const char *type, size_t offset)
+{
+    wf_text *t = e->w->t;
+    const int n = e->n;
+    P("  %%s%d%s.a = getelementptr i8, ptr %%s%d%s, i64 %zu\n  %%s%d%s = load %s, ptr "
+      "%%s%d%s.a\n",
+      n, name, n, of, offset, n, name, type, n, name);
+}
+
+/* %s<n>from<x> := where the lanes are before turn `of`. */
+static void lanes_before(elem *e, const char *of)
+{
+    wf_text *t = e->w->t;
+    const int n = e->n;
+    in_turn(e, of, "from", "ptr", offsetof(wf_llr_turn, from));
+    for (int x = 0; x < e->ntotal; x++)
+        P("  %%s%dfrom%d.b = getelementptr ptr, ptr %%s%dfrom, i64 %d\n"
+          "  %%s%dfrom%d = load ptr, ptr %%s%dfrom%d.b\n",
+          n, x, n, x, n, x, n, x);
+}
+
+/* The lanes before the first turn; those in registers stay there. */
+static void first_lanes(elem *e)
+{
+    char name[32];
+    if (e->ntotal == 0 || e->stored)
+        return;
+    lanes_before(e, "turns");
+    for (int x = 0; x < e->ntotal; x++)
+        for (int j = 0; j < e->nsub; j++) {
+            snprintf(name, sizeof name, "s%df%d_%d", e->n, x, j);
+            load_lanes(e, x, j, name);
+        }
+}
+
+/* Where a turn's totals have their lanes. */
+static void turn_lanes(elem *e)
+{
+    wf_text *t = e->w->t;
+    const int n = e->n;
+    if (e->ntotal == 0)
+        return;
+    if (e->stored)
+        lanes_before(e, "turn");
+    in_turn(e, "turn", "to0", "ptr", offsetof(wf_llr_turn, to));
+    for (int x = 1; x < e->ntotal; x++)
+        P("  %%s%dto%d = getelementptr i8, ptr %%s%dto0, i64 %d\n", n, x, n, x * WF_LLR_LANES);
+}
+
+/* What a turn has for the stage's loop: elements, places, lanes, whether results pass the caches. */
+static void open_turn(elem *e)
 {
     rows *w = e->w;
     wf_text *t = w->t;
     const int n = e->n;
     char name[32];
+    snprintf(name, sizeof name, "s%dturns", n);
+    in_frame(t, name, offsetof(wf_llr_frame, turn));
+    P("  %%s%dturns = load ptr, ptr %%s%dturns.a\n", n, n);
+    first_lanes(e);
+    P("  br label %%s%dopen\ns%dopen:\n"
+      "  %%s%dturn = phi ptr [ %%s%dturns, %%c%d ], [ %%s%dturnnext, %%s%dfin ]\n"
+      "  %%s%dibegin = phi i64 [ %%begin, %%c%d ], [ %%s%dinext, %%s%dfin ]\n",
+      n, n, n, n, w->at, n, n, n, w->at, n, n);
+    for (int x = 0; x < e->ntotal && !e->stored; x++)
+        for (int j = 0; j < e->nsub; j++)
+            P("  %%s%di%d_%d = phi %s [ %%s%df%d_%d, %%c%d ], [ %%s%dn%d_%d, %%s%dfin ]\n", n, x, j,
+              wf_ll_type(e->totals[x].type, w->lanes).s, n, x, j, w->at, n, x, j, n);
+    in_turn(e, "turn", "place", "ptr", offsetof(wf_llr_turn, place));
+    in_turn(e, "turn", "count", "i64", offsetof(wf_llr_turn, count));
+    P("  %%s%diend = add i64 %%s%dibegin, %%s%dcount\n", n, n, n);
     for (int i = 0; (e->used[0] | e->used[1]) >> i; i++)
         if ((e->used[0] | e->used[1]) >> i & 1)
-            (void)place(w, i);
-    if (has_results(e) || (w->heaviest == n && asked_sources(w)))
-        P("  %%s%dbit = and i64 %%flags, %u\n  %%s%dnt = icmp ne i64 %%s%dbit, 0\n", n,
-          WF_LAUNCH_STREAM, n, n);
-    for (int x = 0; x < e->ntotal; x++) {
-        snprintf(name, sizeof name, "s%dfrom%d", n, x);
-        if (x == 0)
-            in_frame(t, name, offsetof(wf_llr_frame, from));
-        if (x == 0)
-            P("  %%s%dfrom = load ptr, ptr %%%s.a\n", n, name);
-        P("  %%%s.b = getelementptr ptr, ptr %%s%dfrom, i64 %d\n  %%%s = load ptr, ptr %%%s.b\n",
-          name, n, x, name, name);
-        if (x == 0) {
-            snprintf(name, sizeof name, "s%dto0", n);
-            in_frame(t, name, offsetof(wf_llr_frame, to));
-            P("  %%%s = load ptr, ptr %%%s.a\n", name, name);
-        } else {
-            P("  %%s%dto%d = getelementptr i8, ptr %%s%dto0, i64 %d\n", n, x, n, x * WF_LLR_LANES);
-        }
-        for (int j = 0; j < e->nsub && !e->stored; j++) {
-            snprintf(name, sizeof name, "s%di%d_%d", n, x, j);
-            load_lanes(e, x, j, name);
-        }
+            P("  %%s%dR%d.a = getelementptr ptr, ptr %%s%dplace, i64 %d\n"
+              "  %%s%dR%d = load ptr, ptr %%s%dR%d.a\n",
+              n, i, n, i, n, i, n, i);
+    if (has_results(e) || (w->heaviest == n && asked_sources(w))) {
+        in_turn(e, "turn", "far", "i64", offsetof(wf_llr_turn, past));
+        P("  %%s%dnt = icmp ne i64 %%s%dfar, 0\n", n, n);
     }
+    turn_lanes(e);
 }
 
-/* The groups of elements from %begin up to %end. */
+/* The groups of elements from %begin on, in each turn. */
 static void elem_stage(elem *e)
 {
     rows *w = e->w;
@@ -608,33 +657,37 @@ static void elem_stage(elem *e)
     const int n = e->n;
     char name[32], value[32];
     uniforms(e);
-    before_groups(e);
-    P("  br label %%s%dgrp\ns%dgrp:\n  %%s%di = phi i64 [ %%begin, %%c%d ], [ %%s%dinext, "
+    open_turn(e);
+    P("  br label %%s%dgrp\ns%dgrp:\n  %%s%di = phi i64 [ %%s%dibegin, %%s%dopen ], [ %%s%dinext, "
       "%%s%dnext ]\n",
-      n, n, n, w->at, n, n);
+      n, n, n, n, n, n, n);
     for (int x = 0; x < e->ntotal && !e->stored; x++)
         for (int j = 0; j < e->nsub; j++)
-            P("  %%s%da%d_%d = phi %s [ %%s%di%d_%d, %%c%d ], [ %%s%dn%d_%d, %%s%dnext ]\n", n, x,
-              j, wf_ll_type(e->totals[x].type, w->lanes).s, n, x, j, w->at, n, x, j, n);
+            P("  %%s%da%d_%d = phi %s [ %%s%di%d_%d, %%s%dopen ], [ %%s%dn%d_%d, %%s%dnext ]\n", n,
+              x, j, wf_ll_type(e->totals[x].type, w->lanes).s, n, x, j, n, n, x, j, n);
     if (e->stored)
         P("  %%s%dat = and i64 %%s%di, %d\n", n, n, WF_LLR_GROUP - 1);
     for (int i = 0; (e->used[0] | e->used[1]) >> i; i++)
         if ((e->used[0] | e->used[1]) >> i & 1)
-            P("  %%s%dD%d = getelementptr %s, ptr %s, i64 %%s%di\n", n, i,
-              wf_ll_type(operand_type(w, i), 1).s, place(w, i).s, n);
+            P("  %%s%dD%d = getelementptr %s, ptr %%s%dR%d, i64 %%s%di\n", n, i,
+              wf_ll_type(operand_type(w, i), 1).s, n, i, n);
     ask_ahead(e);
     for (int j = 0; j < e->nsub; j++)
         group_vector(e, j);
     group_results(e);
-    P("  %%s%dinext = add i64 %%s%di, %d\n  %%s%dmore = icmp slt i64 %%s%dinext, %%end\n"
-      "  br i1 %%s%dmore, label %%s%dgrp, label %%s%dfin\ns%dfin:\n",
-      n, n, e->step, n, n, n, n, n, n);
+    P("  %%s%dinext = add i64 %%s%di, %d\n  %%s%dmore = icmp slt i64 %%s%dinext, "
+      "%%s%diend\n  br i1 %%s%dmore, label %%s%dgrp, label %%s%dfin\ns%dfin:\n",
+      n, n, e->step, n, n, n, n, n, n, n);
     for (int x = 0; x < e->ntotal && !e->stored; x++)
         for (int j = 0; j < e->nsub; j++) {
             snprintf(name, sizeof name, "s%dw%d_%d", n, x, j);
             snprintf(value, sizeof value, "%%s%dn%d_%d", n, x, j);
             store_lanes(e, x, j, name, value);
         }
+    P("  %%s%dturnnext = getelementptr i8, ptr %%s%dturn, i64 %zu\n"
+      "  %%s%dthere = load ptr, ptr %%s%dturnnext\n  %%s%dagain = icmp ne ptr %%s%dthere, null\n"
+      "  br i1 %%s%dagain, label %%s%dopen, label %%s%ddone\ns%ddone:\n",
+      n, n, sizeof(wf_llr_turn), n, n, n, n, n, n, n, n);
 }
 
 /* A body that does more than a few things is not written twice: it takes longer to compile, and hides what the lanes of
@@ -723,7 +776,7 @@ static void shape(rows *w)
             shape_of_elem(t, w->elem[s]);
         else
             P(", i16 %d, i16 0, i16 0, i16 0, i16 0", single_kind(w, s));
-    P("], align 2\ndeclare void @wf_rows(ptr, ptr, ptr, ptr, ptr, i64, i64, i64)\n");
+    P("], align 2\ndeclare void @wf_rows(ptr, ptr, ptr, i64, i64, i64, ptr, ptr)\n");
 }
 
 static void entry(rows *w)
@@ -733,9 +786,8 @@ static void entry(rows *w)
     P("  %%stage = lshr i64 %%flags, %d\n  switch i64 %%stage, label %%drive [", WF_LLR_STAGE);
     for (int c = 0; c < w->ncase; c++)
         P(" i64 %d, label %%c%d", c + 1, c);
-    P(" ]\ndrive:\n  call void @wf_rows(ptr @%s, ptr @%s.shape, ptr %%ptr, ptr %%size, ptr "
-      "%%scalar, "
-      "i64 %%begin, i64 %%end, i64 %%flags)\n  ret void\n",
+    P(" ]\ndrive:\n  call void @wf_rows(ptr %%ptr, ptr %%size, ptr %%scalar, i64 %%begin, "
+      "i64 %%end, i64 %%flags, ptr @%s, ptr @%s.shape)\n  ret void\n",
       w->k->name, w->k->name);
 }
 

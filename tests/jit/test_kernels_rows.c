@@ -6,6 +6,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "eager/pool.h"
 #include "jit/kernels_impl.h"
@@ -110,7 +111,8 @@ Test(kernels_rows, loops_are_those_of_stages)
         for (int s = 0; s < k.rows->nstage; s++)
             stages += k.rows->stage[s].kind == WF_ST_ELEM;
         cr_assert(stages > 1);
-        cr_expect_eq(occurrences(text.s, " = phi i64 "), stages);
+        cr_expect_eq(occurrences(text.s, " = phi ptr "), stages); /* turns, and their groups */
+        cr_expect_eq(occurrences(text.s, " = phi i64 "), 2 * stages);
         cr_expect_eq(occurrences(text.s, " call void @wf_rows("), 1);
         cr_expect_eq(occurrences(text.s, "memcpy"), 0);
         wf_text_free(&text);
@@ -224,6 +226,54 @@ Test(kernels_rows, large_results)
         free(y);
         free(want);
     }
+    wf_jitk_release(k);
+}
+
+/* Behind a source's last row is a page that nobody may read; rows are apart, one behind another, or one for all. */
+Test(kernels_rows, nothing_is_read_behind_sources)
+{
+    NEED_LLVM();
+    enum { ROWS = 4, PAGE = 4096, MOST = 1024 };
+    static const int64_t sizes[] = {16, 17, 63, 65, 100, 127, 1000};
+    static wf_program p;
+    wf_program_init(&p);
+    program_softmax(&p, WEFT_F32);
+    cr_assert_eq(wf_program_finish(&p), 0);
+    wf_jitk *k = wf_jitk_get(&p, &(wf_jitk_opts){.sync = true});
+    cr_assert_eq(wf_jitk_get_state(k), WF_JITK_NATIVE, "%s", wf_jitk_reason(k));
+    const size_t body = (size_t)ROWS * MOST * 4;
+    char *base =
+        mmap(NULL, body + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq((void *)base, MAP_FAILED);
+    for (size_t i = 0; i < body / 4; i++)
+        ((float *)(void *)base)[i] = (float)((int)(i * 2654435761U >> 8) % 4001 - 2000) / 300.0F;
+    cr_assert_eq(mprotect(base + body, PAGE, PROT_NONE), 0);
+    const float eighth = 0.125F;
+    const void *const scalar[2] = {&eighth, &eighth};
+    for (size_t z = 0; z < sizeof sizes / sizeof *sizes; z++) {
+        const int64_t n = sizes[z], strides[] = {n, n + 5, MOST, 1, 0};
+        for (size_t s = 0; s < sizeof strides / sizeof *strides; s++) {
+            if (strides[s] < n && strides[s] > 1)
+                continue;
+            static float got[ROWS * MOST], want[ROWS * MOST];
+            const size_t all = (size_t)((ROWS - 1) * strides[s] + n) * 4;
+            const wf_view src = {.data = base + body - all,
+                                 .dtype = WEFT_F32,
+                                 .rank = 2,
+                                 .dims = {ROWS, n},
+                                 .strides = {strides[s], 1}};
+            wf_view dst = src;
+            dst.strides[0] = n;
+            wf_program_args args = {.dst = &dst, .src = &src, .scalars = scalar, .axes = 2};
+            dst.data = want;
+            cr_assert_eq(wf_program_run_on(&p, &args), 0);
+            dst.data = got;
+            cr_assert_eq(wf_jitk_run(k, &args), 0);
+            cr_expect(memcmp(got, want, (size_t)(ROWS * n) * 4) == 0, "rows of %lld, %lld apart",
+                      (long long)n, (long long)strides[s]);
+        }
+    }
+    munmap(base, body + PAGE);
     wf_jitk_release(k);
 }
 
