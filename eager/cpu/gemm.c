@@ -761,7 +761,7 @@ static bool takes_bias(const wf_gemm_desc *d)
 {
     if (d->dtype == WEFT_F32 || d->dtype == WEFT_F64)
         return true;
-    if (d->k == 0 || (d->dtype != WEFT_BF16 && d->dtype != WEFT_F16))
+    if (d->k == 0 || d->bias_rs || (d->dtype != WEFT_BF16 && d->dtype != WEFT_F16))
         return false;
     return d->m == 1 || (d->dtype == WEFT_BF16 && (wf_gemm_amx_active() || wf_gemm_pairs_active()));
 }
@@ -780,7 +780,9 @@ static int bring_bias(blocks *w, void **copy, size_t *bytes)
     const wf_cast_fn cast = wf_kernels_now()->cast[ct][d->dtype];
     *bytes = (size_t)(count * size);
     char *to = *copy = wf_scratch(*bytes);
-    for (int64_t i = 0; to && i < count; i++)
+    if (to && stride == 1)
+        cast(to, d->bias, (size_t)count);
+    for (int64_t i = 0; to && stride != 1 && i < count; i++)
         cast(to + i * size, (const char *)d->bias + i * stride * (int64_t)w->size, 1);
     w->bias = to;
     return to ? WF_GEMM_OK : WF_GEMM_NOMEM;

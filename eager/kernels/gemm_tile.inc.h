@@ -251,7 +251,7 @@ static ONCE void F(last_panel)(F(panel_tiles) * t, int64_t m, const T *a, int64_
     }
     for (int64_t i = 0, rows; i < m; i += rows, a += rows * step) {
         rows = F(height)(m, i);
-        t->ps = ps ? ps : rows;
+        t->ps = step == t->rs ? ps : rows; /* not by strides, else packed */
         if (bias_rs)
             F(spread)(rows, bias + i, vectors);
         F(tiles)(t, rows, a, tile, add ? NULL : sum);
@@ -291,6 +291,7 @@ static void F(slice)(int64_t m, int64_t n, int64_t kc, const T *a, int64_t a_rs,
     const int64_t share = ahead ? kc * MR / (m - MR) : 0; /* rows of B for a tile of A */
     const int64_t bias_rs = bias && g->bias_rs ? NR : 0, bias_step = m <= SPREAD ? bias_rs : 0;
     const int64_t from_step = add ? ldc : bias_step;
+    T vectors[SPREAD * NR]; /* the bias of all rows, of those of a tile, or of the columns */
     for (int64_t j = 0; j < n; j += NR) {
         int64_t nr = n - j < NR ? n - j : NR;
         int in_place = direct && !turned && nr % VL == 0;
@@ -309,7 +310,6 @@ static void F(slice)(int64_t m, int64_t n, int64_t kc, const T *a, int64_t a_rs,
             (&t, m, a, step, c + j, ldc, add, bias ? bias + (bias_rs ? 0 : j) : NULL, bias_rs);
             return;
         }
-        T vectors[SPREAD * NR]; /* the bias of all rows, of those of a tile, or of the columns */
         if (bias && !bias_rs) {
             V_STORE(vectors, V_LOAD(bias + j));
             if (nr > VL)

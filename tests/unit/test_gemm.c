@@ -402,23 +402,24 @@ static const int8_t view_strides[][4] = {{0, 2, 2, 0},  {0, -1, -1, 0}, {0, 1, -
 enum { VIEWS = sizeof view_strides / sizeof *view_strides };
 
 /* Such a view of `room`, and its elements in rows. */
-static const void *view_of(const uint16_t *room, size_t which, int64_t m, int64_t n, int64_t *rs,
-                           int64_t *cs, uint16_t *dense)
+static const void *view_of(int dtype, const char *room, size_t which, int64_t m, int64_t n,
+                           int64_t *rs, int64_t *cs, char *dense)
 {
     const int8_t *v = view_strides[which];
+    const int64_t size = (int64_t)wf_dtype_size(dtype);
     *rs = v[0] + v[1] * n, *cs = v[2] + v[3] * m;
-    room -= (*rs < 0 ? (m - 1) * *rs : 0) + (*cs < 0 ? (n - 1) * *cs : 0);
+    room -= ((*rs < 0 ? (m - 1) * *rs : 0) + (*cs < 0 ? (n - 1) * *cs : 0)) * size;
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < n; j++)
-            dense[i * n + j] = room[i * *rs + j * *cs];
+            memcpy(dense + (i * n + j) * size, room + (i * *rs + j * *cs) * size, (size_t)size);
     return room;
 }
 
 static void product_of_views(int dtype, const int64_t *h, size_t va, size_t vb)
 {
     operands o = make(dtype, 1, h[0], h[1], h[2], 12), dense = make(dtype, 1, h[0], h[1], h[2], 0);
-    o.d.a = view_of(o.a, va, h[0], h[2], &o.d.a_rs, &o.d.a_cs, dense.a);
-    o.d.b = view_of(o.b, vb, h[2], h[1], &o.d.b_rs, &o.d.b_cs, dense.b);
+    o.d.a = view_of(dtype, o.a, va, h[0], h[2], &o.d.a_rs, &o.d.a_cs, dense.a);
+    o.d.b = view_of(dtype, o.b, vb, h[2], h[1], &o.d.b_rs, &o.d.b_cs, dense.b);
     cr_assert_eq(wf_gemm(&o.d), 0);
     check(&o, "views");
     cr_assert_eq(wf_gemm(&dense.d), 0);
@@ -430,7 +431,7 @@ static void product_of_views(int dtype, const int64_t *h, size_t va, size_t vb)
     drop(&dense);
 }
 
-Test(gemm, views_of_halves)
+Test(gemm, views)
 {
     static const int64_t shapes[][3] = {
         {5, 7, 9}, {64, 64, 64}, {17, 33, 64}, {65, 70, 300}, {200, 35, 257}};
@@ -439,6 +440,8 @@ Test(gemm, views_of_halves)
         for (size_t v = s % 2; v < VIEWS * VIEWS; v += effort_of(4) < 4 || s > 2 ? 3 : 1) {
             product_of_views(WEFT_F16, shapes[s], v % VIEWS, v / VIEWS);
             product_of_views(WEFT_BF16, shapes[s], v % VIEWS, v / VIEWS);
+            product_of_views(WEFT_F32, shapes[s], v % VIEWS, v / VIEWS);
+            product_of_views(WEFT_F64, shapes[s], v % VIEWS, v / VIEWS);
         }
 }
 
