@@ -1146,11 +1146,15 @@ static int run_outer(engine *e, bool narrow)
     e->near = e->sum != NULL && !narrow && g->nr == 1 &&
               (e->apart ? block <= TURNED_BYTES
                         : flat || (zen5 && rows <= WF_LANES) || block <= WF_NEAR_BYTES);
-    if (e->near && !e->apart) { /* see FN(ROW) of kernels/sums_t.h */
-        const int64_t part = e->columns * size / wf_num_threads() + NARROW_BYTES - 1;
-        const int64_t share = part / NARROW_BYTES * NARROW_BYTES;
-        const int64_t most = zen5 ? 2 * wide : wide, least = zen5 ? wide : NARROW_BYTES;
-        wide = share > most ? most : share > least ? share : least;
+    if (e->near && !e->apart && zen5) { /* see FN(ROW) of kernels/sums_t.h */
+        const int64_t share = e->columns * size / wf_num_threads() / NARROW_BYTES * NARROW_BYTES;
+        wide = share > 2 * wide ? 2 * wide : share > wide ? share : wide;
+    } else if (e->near && !e->apart && flat) { /* a piece for each thread that there is work for */
+        enum { LINES = 128 };
+        const int64_t tasks = g->kept * g->reduced / TASK_ELEMENTS, all = wf_num_threads();
+        const int64_t threads = tasks < 1 ? 1 : tasks < all ? tasks : all;
+        const int64_t share = (e->columns * size / threads + LINES - 1) / LINES * LINES;
+        wide = share > wide ? wide : share > NARROW_BYTES ? share : NARROW_BYTES;
     }
     e->tile = narrow              ? e->columns
               : e->larger != NULL ? WIDE_BYTES / (int64_t)wf_dtype_size(e->job->x->dtype)

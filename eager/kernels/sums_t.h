@@ -395,9 +395,11 @@ __attribute__((noinline)) static void FN(flat)(T *out, const S *x, int64_t strid
     const int64_t pitch = half ? WAY : tile + LINE, away = zen5 ? (half ? WAY / 2 : 0) : WAY / 4;
     T *const parts =
         room + (away ? ((uintptr_t)x / ESIZE + (uintptr_t)away) % WAY / LINE * LINE : 0);
-    for (int64_t c = 0; rows % (WF_LANES >> few << bits) != 0 && c < tile; c++) {
-        none[c] = NOTHING;
-        __asm__("" : "+r"(c)); /* a loop for vectors would be longer than all the rest */
+    for (int64_t c = 0; rows % (WF_LANES >> few << bits) != 0 && c < tile; c += 2 * VN) {
+        WF_UNROLL for (int k = 0; k < 2 * VN; k++)
+        {
+            none[c + k] = NOTHING;
+        }
     }
     int64_t place[8];
     WF_ROLLED for (int k = 0; k < 8; k++)
@@ -474,7 +476,8 @@ static void FN(tree)(void *outv, const void *xv, int64_t stride, int64_t rows, i
             ? rows * 4 > slots * 3
             : WF_VBYTES < 64 && !wf_amd_zen5() && cols * (int64_t)sizeof(S) >= 4 * 64 &&
                   ((rows * 8 >= slots * 7 && bytes >= worth) ||
-                   (rows * 4 >= slots * 3 && bytes >= 2 * worth) || bytes > WF_NEAR_BYTES);
+                   (rows * 4 >= slots * 3 && bytes >= 2 * worth) ||
+                   (rows * 16 >= slots * 9 && bytes > WF_NEAR_BYTES));
     if (!strips && flat && cols % (2 * VN) == 0) {
         FN(flat)(outv, xv, stride, rows, cols);
         return;
