@@ -57,16 +57,48 @@ static double get(const tensor *t, int64_t i)
     return t->dtype == WEFT_BF16 ? wf_f32_of_bf16(h) : wf_f32_of_f16(h);
 }
 
+/* Memory for a result: what is not written, or written past it, shows. */
+static tensor blank(int dtype, int64_t count)
+{
+    const size_t size = (size_t)(count + 1) * 8;
+    return (tensor){.data = memset(malloc(size), 0x5A, size), .count = count, .dtype = dtype};
+}
+
+/* What operands are made of, as the type has it: each number is converted once. */
+enum { NUMBERS = 2001 };
+static const tensor *numbers(int dtype)
+{
+    static tensor of[WEFT_DTYPE_COUNT];
+    tensor *t = &of[dtype];
+    if (t->count == 0) {
+        *t = blank(dtype, NUMBERS);
+        t->x = malloc(NUMBERS * sizeof *t->x);
+        for (int64_t k = 0; k < NUMBERS; k++) {
+            put(t, k, (double)(k - NUMBERS / 2) / 900.0);
+            t->x[k] = get(t, k);
+        }
+    }
+    return t;
+}
+
 static tensor make(int dtype, int64_t count)
 {
-    tensor t = {.count = count, .dtype = dtype};
-    t.data = malloc((size_t)(count + 1) * 8);
+    tensor t = blank(dtype, count);
+    const tensor *from = numbers(dtype);
     t.x = malloc((size_t)(count + 1) * sizeof *t.x);
-    memset(t.data, 0x5A, (size_t)(count + 1) * 8);
-    for (int64_t i = 0; i < count; i++) {
-        put(&t, i, (double)between(-1000, 1000) / 900.0);
-        t.x[i] = get(&t, i);
+#define FILL(type)                                                                                 \
+    for (int64_t i = 0; i < count; i++) {                                                          \
+        const int64_t k = between(0, NUMBERS - 1);                                                 \
+        ((type *)t.data)[i] = ((const type *)from->data)[k];                                       \
+        t.x[i] = from->x[k];                                                                       \
     }
+    if (wf_dtype_size(dtype) == 2)
+        FILL(uint16_t)
+    else if (wf_dtype_size(dtype) == 4)
+        FILL(float)
+    else
+        FILL(double)
+#undef FILL
     return t;
 }
 
@@ -76,26 +108,45 @@ static void drop(tensor *t)
     free(t->data);
 }
 
-UNWATCHED static int64_t src_at(const wf_conv_desc *d, int64_t n, int64_t c, int64_t y, int64_t x)
+/* Rows and columns change places. */
+UNWATCHED static void turn(void *to, const void *from, int64_t rows, int64_t columns, size_t size)
 {
-    return d->layout & WF_CONV_SRC_NHWC ? ((n * d->h + y) * d->w + x) * d->c + c
-                                        : ((n * d->c + c) * d->h + y) * d->w + x;
+#define TURN(type)                                                                                 \
+    for (int64_t c = 0; c < columns; c++)                                                          \
+        for (int64_t r = 0; r < rows; r++)                                                         \
+    ((type *)to)[c * rows + r] = ((const type *)from)[r * columns + c]
+    if (size == 2)
+        TURN(uint16_t);
+    else if (size == 4)
+        TURN(uint32_t);
+    else
+        TURN(uint64_t);
+#undef TURN
 }
-UNWATCHED static int64_t dst_at(const wf_conv_desc *d, int64_t n, int64_t o, int64_t y, int64_t x)
+
+/* The image or the result of d, planes one by one, into d's own layout, or back; size is that of an element. */
+UNWATCHED static void reorder(const wf_conv_desc *d, bool dst, bool back, const void *from,
+                              void *to, size_t size)
 {
-    return d->layout & WF_CONV_DST_NHWC ? ((n * d->oh + y) * d->ow + x) * d->o + o
-                                        : ((n * d->o + o) * d->oh + y) * d->ow + x;
+    const int64_t channels = dst ? d->o : d->c, area = dst ? d->oh * d->ow : d->h * d->w;
+    const int64_t bytes = channels * area * (int64_t)size;
+    for (int64_t n = 0; n < d->n; n++) {
+        const char *in = (const char *)from + n * bytes;
+        char *out = (char *)to + n * bytes;
+        if (d->layout & (dst ? WF_CONV_DST_NHWC : WF_CONV_SRC_NHWC))
+            turn(out, in, back ? area : channels, back ? channels : area, size);
+        else
+            memcpy(out, in, (size_t)bytes);
+    }
 }
 
 typedef struct sums {
-    double *sum, *mag;
-    int64_t *terms;
+    double *sum, *mag, *terms;
 } sums;
 
-static sums sums_new(int64_t count)
+static double *doubles(int64_t count)
 {
-    size_t n = (size_t)(count + 1);
-    return (sums){calloc(n, sizeof(double)), calloc(n, sizeof(double)), calloc(n, sizeof(int64_t))};
+    return calloc((size_t)count + 1, sizeof(double));
 }
 
 static void sums_drop(sums *s)
@@ -105,78 +156,155 @@ static void sums_drop(sums *s)
     free(s->terms);
 }
 
-UNWATCHED static void term(sums *s, int64_t at, double product)
-{
-    s->sum[at] += product;
-    s->mag[at] += fabs(product);
-    s->terms[at]++;
-}
+/* Planes of the references are of whole steps, behind their ends are zeros: loops over them are quick without more ado. */
+enum { STEP = 8 };
 
-/* n products of a and b, which go into the sums at, at + step, ... */
-UNWATCHED static void row_of_terms(sums *s, int64_t at, int64_t step, const double *a,
-                                   int64_t a_step, const double *b, int64_t b_step, int64_t n)
+/* sum += b * a, and the magnitudes. */
+UNWATCHED static void add_row(double *restrict sum, double *restrict mag, const double *restrict a,
+                              double b, int64_t n)
 {
-    double *restrict sum = s->sum + at, *restrict mag = s->mag + at;
-    if (step == 0) {
-        double all = 0, magnitude = 0;
-        for (int64_t x = 0; x < n; x++) {
-            const double product = a[x * a_step] * b[x * b_step];
-            all += product;
-            magnitude += fabs(product);
+    const double size = fabs(b);
+    for (int64_t x = 0; x < n; x += STEP)
+        for (int k = 0; k < STEP; k++) {
+            sum[x + k] += b * a[x + k];
+            mag[x + k] += size * fabs(a[x + k]);
         }
-        *sum += all;
-        *mag += magnitude;
-        s->terms[at] += n;
-        return;
-    }
-    for (int64_t x = 0; x < n; x++) {
-        const double product = a[x * a_step] * b[x * b_step];
-        sum[x * step] += product;
-        mag[x * step] += fabs(product);
-        s->terms[at + x * step]++;
-    }
 }
 
-/* The columns [*from, *to) of the output whose tap j lies in the image. */
-UNWATCHED static void columns(const wf_conv_desc *d, int64_t j, int64_t *from, int64_t *to)
+/* *sum += the products of a and b, and the magnitudes. */
+UNWATCHED static void add_products(double *sum, double *mag, const double *restrict a,
+                                   const double *restrict b, int64_t n)
 {
-    const int64_t step = d->stride[1], at = j * d->dilation[1] - d->pad[1]; /* of column 0 */
-    const int64_t room = d->w - at;
-    *from = at < 0 ? (-at + step - 1) / step : 0;
-    *to = room <= 0 ? 0 : (room + step - 1) / step;
-    *to = *to < d->ow ? *to : d->ow;
+    double all[STEP] = {0}, sizes[STEP] = {0};
+    for (int64_t x = 0; x < n; x += STEP)
+        for (int k = 0; k < STEP; k++) {
+            const double product = a[x + k] * b[x + k];
+            all[k] += product;
+            sizes[k] += fabs(product);
+        }
+    for (int k = 0; k < STEP; k++)
+        *sum += all[k], *mag += sizes[k];
 }
 
-/* Walks every (output, tap, channel) that exists, a row of the output at a time; what: 0 forward, 1 data, 2 weight. */
+/* Where each tap of each output lies in a plane of the image, -1 outside it: a row of n, the outputs and what fills it up, per tap. */
+UNWATCHED static int64_t *windows(const wf_conv_desc *d, int64_t n)
+{
+    int64_t *spot = malloc((size_t)(d->kh * d->kw * n + 1) * sizeof *spot), *at = spot;
+    for (int64_t i = 0; i < d->kh; i++)
+        for (int64_t j = 0; j < d->kw; j++, at += n) {
+            int64_t p = 0;
+            for (int64_t y = 0; y < d->oh; y++)
+                for (int64_t x = 0; x < d->ow; x++, p++) {
+                    const int64_t iy = y * d->stride[0] + i * d->dilation[0] - d->pad[0];
+                    const int64_t ix = x * d->stride[1] + j * d->dilation[1] - d->pad[1];
+                    const bool inside = iy >= 0 && iy < d->h && ix >= 0 && ix < d->w;
+                    at[p] = inside ? iy * d->w + ix : -1;
+                }
+            for (; p < n; p++)
+                at[p] = -1;
+        }
+    return spot;
+}
+
+enum { FORWARD, DATA, WEIGHT };
+
+/* How many products each element of a plane of the result (of a kernel, for WEIGHT) is the sum of. */
+UNWATCHED static int64_t *terms_of(const wf_conv_desc *d, int what, const int64_t *spot, int64_t n)
+{
+    const int64_t each = what == FORWARD ? d->c / d->groups
+                         : what == DATA  ? d->o / d->groups
+                                         : d->n;
+    const int64_t count = what == FORWARD ? n : what == DATA ? d->h * d->w : d->kh * d->kw;
+    int64_t *terms = calloc((size_t)count + 1, sizeof *terms);
+    for (int64_t tap = 0; tap < d->kh * d->kw; tap++)
+        for (int64_t p = 0; p < n; p++) {
+            const int64_t at = spot[tap * n + p];
+            if (at >= 0)
+                terms[what == FORWARD ? p : what == DATA ? at : tap] += each;
+        }
+    return terms;
+}
+
+/* An image of the reference, of rows as long as planes are, in d's own layout. */
+UNWATCHED static double *own_of(const wf_conv_desc *d, bool dst, const double *planes, int64_t row)
+{
+    const int64_t count = d->n * (dst ? d->o : d->c), area = dst ? d->oh * d->ow : d->h * d->w;
+    double *close = doubles(count * area), *own = doubles(count * area);
+    for (int64_t k = 0; k < count; k++)
+        memcpy(close + k * area, planes + k * row, (size_t)area * sizeof *close);
+    reorder(d, dst, false, close, own, sizeof *own);
+    free(close);
+    return own;
+}
+
+/* All products one by one: of a tap and a channel of a sample, the elements of the image under it make a plane like a result's. */
 UNWATCHED static sums reference(const wf_conv_desc *d, int what, const double *src,
-                                const double *weight, const double *ddst, int64_t count)
+                                const double *weight, const double *ddst)
 {
-    sums s = sums_new(count);
-    int64_t cg = d->c / d->groups, og = d->o / d->groups;
-    const int64_t in_step = (d->layout & WF_CONV_SRC_NHWC ? d->c : 1) * d->stride[1];
-    const int64_t out_step = d->layout & WF_CONV_DST_NHWC ? d->o : 1;
-    for (int64_t wt = 0; wt < d->o * cg * d->kh * d->kw; wt++) {
-        const int64_t j = wt % d->kw, i = wt / d->kw % d->kh, c = wt / d->kw / d->kh % cg;
-        const int64_t o = wt / d->kw / d->kh / cg, channel = o / og * cg + c;
-        int64_t from, to;
-        columns(d, j, &from, &to);
-        for (int64_t n = 0; n < d->n; n++)
-            for (int64_t y = 0; y < d->oh; y++) {
-                const int64_t iy = y * d->stride[0] + i * d->dilation[0] - d->pad[0];
-                if (iy < 0 || iy >= d->h || from >= to)
-                    continue;
-                const int64_t ix = from * d->stride[1] + j * d->dilation[1] - d->pad[1];
-                const int64_t in = src_at(d, n, channel, iy, ix), out = dst_at(d, n, o, y, from);
-                const int64_t m = to - from;
-                if (what == 0)
-                    row_of_terms(&s, out, out_step, src + in, in_step, weight + wt, 0, m);
-                else if (what == 1)
-                    row_of_terms(&s, in, in_step, ddst + out, out_step, weight + wt, 0, m);
-                else
-                    row_of_terms(&s, wt, 0, ddst + out, out_step, src + in, in_step, m);
+    const int64_t cg = d->c / d->groups, og = d->o / d->groups, taps = d->kh * d->kw;
+    const int64_t area = d->oh * d->ow, in_area = d->h * d->w, n = (area + STEP - 1) / STEP * STEP;
+    const int64_t in_count = d->n * d->c * in_area, out_count = d->n * d->o * n;
+    const int64_t count = what == FORWARD ? out_count : what == DATA ? in_count : d->o * cg * taps;
+    double *in = doubles(in_count), *out = doubles(out_count);
+    double *plane = doubles(n), *sizes = doubles(n);
+    if (src)
+        reorder(d, false, true, src, in, sizeof *in);
+    if (ddst) {
+        double *close = doubles(d->n * d->o * area);
+        reorder(d, true, true, ddst, close, sizeof *close);
+        for (int64_t k = 0; k < d->n * d->o; k++)
+            memcpy(out + k * n, close + k * area, (size_t)area * sizeof *out);
+        free(close);
+    }
+    int64_t *spot = windows(d, n), *terms = terms_of(d, what, spot, n);
+    sums s = {doubles(count), doubles(count), NULL};
+    for (int64_t k = 0; k < d->n * d->c * taps; k++) {
+        const int64_t tap = k % taps, channel = k / taps % d->c, sample = k / taps / d->c;
+        const int64_t *at = spot + tap * n, first = channel / cg * og;
+        const int64_t image = (sample * d->c + channel) * in_area;
+        for (int64_t p = 0; p < n; p++)
+            plane[p] = what == DATA || at[p] < 0 ? 0 : in[image + at[p]];
+        memset(sizes, 0, (size_t)n * sizeof *sizes);
+        for (int64_t o = first; o < first + og; o++) {
+            const int64_t w = (o * cg + channel % cg) * taps + tap, row = (sample * d->o + o) * n;
+            if (what == FORWARD)
+                add_row(s.sum + row, s.mag + row, plane, weight[w], n);
+            else if (what == DATA)
+                add_row(plane, sizes, out + row, weight[w], n);
+            else
+                add_products(&s.sum[w], &s.mag[w], plane, out + row, n);
+        }
+        for (int64_t p = 0; p < area && what == DATA; p++)
+            if (at[p] >= 0) {
+                s.sum[image + at[p]] += plane[p];
+                s.mag[image + at[p]] += sizes[p];
             }
     }
+    free(in), free(out), free(plane), free(sizes), free(spot);
+    /* And of each element how many, all in the order of the result. */
+    const int64_t row = what == FORWARD ? n : what == DATA ? in_area : taps;
+    double *each = doubles(count);
+    for (int64_t k = 0; k < count; k++)
+        each[k] = (double)terms[k % row];
+    free(terms);
+    const sums planes = s;
+    s.terms = each;
+    if (what != WEIGHT) {
+        s = (sums){own_of(d, what == FORWARD, planes.sum, row),
+                   own_of(d, what == FORWARD, planes.mag, row),
+                   own_of(d, what == FORWARD, each, row)};
+        free(planes.sum), free(planes.mag), free(each);
+    }
     return s;
+}
+
+/* What a result has, exactly. */
+UNWATCHED static double *values_of(const tensor *t)
+{
+    double *x = doubles(t->count);
+    for (int64_t i = 0; i < t->count; i++)
+        x[i] = get(t, i);
+    return x;
 }
 
 static void check(const wf_conv_desc *d, const char *what, const tensor *got, const sums *s)
@@ -185,24 +313,39 @@ static void check(const wf_conv_desc *d, const char *what, const tensor *got, co
     double unit = d->dtype == WEFT_F64 ? 0x1p-53 : 0x1p-24;
     double store = d->dtype == WEFT_F16 ? 0x1p-11 : d->dtype == WEFT_BF16 ? 0x1p-8 : 0;
     double tiny = d->dtype == WEFT_F16 ? 0x1p-24 : 0x1p-126;
+    double *x = values_of(got);
     for (int64_t i = 0; i < got->count; i++) {
-        double u = (unit + 0x1p-53) * (double)(s->terms[i] + 2), gamma = u / (1 - u);
+        double u = (unit + 0x1p-53) * (s->terms[i] + 2), gamma = u / (1 - u);
         double bound = gamma * s->mag[i];
         bound += store * (fabs(s->sum[i]) + bound) + tiny;
-        double err = fabs(get(got, i) - s->sum[i]);
-        cr_assert(
-            err <= bound,
+        if (fabs(x[i] - s->sum[i]) <= bound)
+            continue;
+        cr_assert_fail(
             "%s %s %s n%ld c%ld %ldx%ld o%ld k%ldx%ld s%ld,%ld p%ld,%ld d%ld,%ld g%ld layout %u: "
             "element %ld is %g, should be %g, bound %g",
             wf_gemm_backend_name(), what, wf_dtype_name(d->dtype), (long)d->n, (long)d->c,
             (long)d->h, (long)d->w, (long)d->o, (long)d->kh, (long)d->kw, (long)d->stride[0],
             (long)d->stride[1], (long)d->pad[0], (long)d->pad[1], (long)d->dilation[0],
-            (long)d->dilation[1], (long)d->groups, d->layout, (long)i, get(got, i), s->sum[i],
-            bound);
+            (long)d->dilation[1], (long)d->groups, d->layout, (long)i, x[i], s->sum[i], bound);
     }
-    for (size_t b = (size_t)got->count * wf_dtype_size(d->dtype); b < (size_t)got->count * 8 + 8;
-         b++)
-        cr_assert(((unsigned char *)got->data)[b] == 0x5A, "%s wrote past its result", what);
+    free(x);
+    const char *end = (const char *)got->data + (size_t)got->count * 8 + 8;
+    for (const char *p = (const char *)got->data + (size_t)got->count * wf_dtype_size(d->dtype);
+         p < end; p++)
+        if (*p != 0x5A)
+            cr_assert_fail("%s wrote past its result", what);
+}
+
+static void add_bias(const wf_conv_desc *d, sums *s, const double *bias)
+{
+    const bool last = d->layout & WF_CONV_DST_NHWC;
+    const int64_t area = d->oh * d->ow;
+    for (int64_t i = 0; i < d->n * d->o * area; i++) {
+        const double b = bias[(last ? i : i / area) % d->o];
+        s->sum[i] += b;
+        s->mag[i] += fabs(b);
+        s->terms[i]++;
+    }
 }
 
 static void all_three(const wf_conv_desc *d)
@@ -210,27 +353,22 @@ static void all_three(const wf_conv_desc *d)
     int64_t ns = d->n * d->c * d->h * d->w, nd = d->n * d->o * d->oh * d->ow;
     int64_t nw = d->o * (d->c / d->groups) * d->kh * d->kw;
     tensor src = make(d->dtype, ns), w = make(d->dtype, nw), bias = make(d->dtype, d->o);
-    tensor dst = make(d->dtype, nd), ddst = make(d->dtype, nd);
-    for (int with_bias = 0; with_bias < 2; with_bias++) {
-        cr_assert_eq(wf_conv2d_forward(d, src.data, w.data, with_bias ? bias.data : NULL, dst.data),
-                     0);
-        sums s = reference(d, 0, src.x, w.x, NULL, nd);
-        for (int64_t n = 0; n < d->n && with_bias; n++)
-            for (int64_t o = 0; o < d->o; o++)
-                for (int64_t y = 0; y < d->oh; y++)
-                    for (int64_t x = 0; x < d->ow; x++)
-                        term(&s, dst_at(d, n, o, y, x), bias.x[o]);
-        check(d, "forward", &dst, &s);
-        sums_drop(&s);
-    }
+    tensor dst = blank(d->dtype, nd), ddst = make(d->dtype, nd);
+    sums s = reference(d, FORWARD, src.x, w.x, NULL);
+    cr_assert_eq(wf_conv2d_forward(d, src.data, w.data, NULL, dst.data), 0);
+    check(d, "forward", &dst, &s);
+    add_bias(d, &s, bias.x);
+    cr_assert_eq(wf_conv2d_forward(d, src.data, w.data, bias.data, dst.data), 0);
+    check(d, "forward with a bias", &dst, &s);
+    sums_drop(&s);
     cr_assert_eq(wf_conv2d_backward_data(d, ddst.data, w.data, src.data), 0);
-    sums s = reference(d, 1, NULL, w.x, ddst.x, ns);
+    s = reference(d, DATA, NULL, w.x, ddst.x);
     check(d, "backward data", &src, &s);
     sums_drop(&s);
     for (int64_t i = 0; i < ns; i++)
         put(&src, i, src.x[i]);
     cr_assert_eq(wf_conv2d_backward_weight(d, src.data, ddst.data, w.data), 0);
-    s = reference(d, 2, src.x, NULL, ddst.x, nw);
+    s = reference(d, WEIGHT, src.x, NULL, ddst.x);
     check(d, "backward weight", &w, &s);
     sums_drop(&s);
     drop(&src), drop(&w), drop(&bias), drop(&dst), drop(&ddst);
@@ -474,10 +612,10 @@ Test(conv, gradients_of_weights_on_matrix_units)
     for (int i = 0; i < (int)effort_of(2 * SHAPES) / TYPE_STEP; i++) {
         const wf_conv_desc d = units_desc();
         tensor src = make(WEFT_BF16, d.n * d.c * d.h * d.w),
-               w = make(WEFT_BF16, d.o * d.c * d.kh * d.kw);
+               w = blank(WEFT_BF16, d.o * d.c * d.kh * d.kw);
         tensor ddst = make(WEFT_BF16, d.n * d.o * d.oh * d.ow);
         cr_assert_eq(wf_conv2d_backward_weight(&d, src.data, ddst.data, w.data), 0);
-        sums s = reference(&d, 2, src.x, NULL, ddst.x, w.count);
+        sums s = reference(&d, WEIGHT, src.x, NULL, ddst.x);
         check(&d, "backward weight", &w, &s);
         sums_drop(&s);
         drop(&src), drop(&w), drop(&ddst);
@@ -535,7 +673,7 @@ Test(conv, what_onednn_reads_beside_windows)
         d.layout = WF_CONV_SRC_NHWC | WF_CONV_DST_NHWC;
         d.n = 1;
         tensor w = make(WEFT_BF16, d.o * (d.c / d.groups) * d.kh * d.kw);
-        tensor dst = make(WEFT_BF16, d.n * d.o * d.oh * d.ow);
+        tensor dst = blank(WEFT_BF16, d.n * d.o * d.oh * d.ow);
         /* The image and, behind it, an infinity: a pixel more. */
         const int64_t count = d.n * d.c * d.h * d.w;
         tensor src = make(WEFT_BF16, count + d.c);
@@ -545,7 +683,7 @@ Test(conv, what_onednn_reads_beside_windows)
         put(&src, which, (double)INFINITY);
         src.x[which] = (double)INFINITY;
         cr_assert_eq(wf_conv2d_forward(&d, src.data, w.data, NULL, dst.data), 0);
-        sums s = reference(&d, 0, src.x, w.x, NULL, dst.count);
+        sums s = reference(&d, FORWARD, src.x, w.x, NULL);
         for (int64_t e = 0; e < dst.count; e++) {
             const double x = get(&dst, e), y = s.sum[e];
             cr_assert(isfinite(y) ? fabs(x - y) <= 0x1p-7 * (s.mag[e] + 1)
@@ -566,13 +704,13 @@ Test(conv, infinities_reach_their_windows_only)
     for (int i = 0; i < (int)effort_of(SHAPES) / TYPE_STEP; i++) {
         const wf_conv_desc d = units_desc();
         tensor src = make(WEFT_BF16, d.n * d.c * d.h * d.w),
-               w = make(WEFT_BF16, d.o * d.c * d.kh * d.kw);
+               w = blank(WEFT_BF16, d.o * d.c * d.kh * d.kw);
         tensor ddst = make(WEFT_BF16, d.n * d.o * d.oh * d.ow);
         const int64_t which = between(0, src.count - 1);
         put(&src, which, (double)INFINITY);
         src.x[which] = (double)INFINITY;
         cr_assert_eq(wf_conv2d_backward_weight(&d, src.data, ddst.data, w.data), 0);
-        sums s = reference(&d, 2, src.x, NULL, ddst.x, w.count);
+        sums s = reference(&d, WEIGHT, src.x, NULL, ddst.x);
         for (int64_t e = 0; e < w.count; e++) {
             const double x = get(&w, e), y = s.sum[e];
             cr_assert(isfinite(y) ? fabs(x - y) <= 0x1p-7 * (s.mag[e] + 1)
@@ -600,8 +738,8 @@ Test(conv, same_bits_at_any_thread_count)
                 nw = d.o * d.c * d.kh * d.kw;
         tensor src = make(d.dtype, ns), w = make(d.dtype, nw), ddst = make(d.dtype, nd);
         tensor bias = make(d.dtype, d.o);
-        tensor out[4] = {make(d.dtype, nd), make(d.dtype, ns), make(d.dtype, nw),
-                         make(d.dtype, nd)};
+        tensor out[4] = {blank(d.dtype, nd), blank(d.dtype, ns), blank(d.dtype, nw),
+                         blank(d.dtype, nd)};
         tensor first[4];
         for (size_t t = 0; t < 4; t += EFFORT_THREAD_STEP) {
             wf_set_num_threads(threads[t]);
@@ -627,21 +765,6 @@ Test(conv, same_bits_at_any_thread_count)
     wf_set_num_threads(before);
 }
 
-/* Elements of an image of d in row-major order from (to 1) or into d's own layout; size is that of an element. */
-static void reorder(const wf_conv_desc *d, bool dst, bool to, void *image, void *plain, size_t size)
-{
-    const int64_t channels = dst ? d->o : d->c, h = dst ? d->oh : d->h, w = dst ? d->ow : d->w;
-    char *at = plain;
-    for (int64_t n = 0; n < d->n; n++)
-        for (int64_t c = 0; c < channels; c++)
-            for (int64_t y = 0; y < h; y++)
-                for (int64_t x = 0; x < w; x++, at += size) {
-                    const int64_t i = dst ? dst_at(d, n, c, y, x) : src_at(d, n, c, y, x);
-                    char *own = (char *)image + (size_t)i * size;
-                    memcpy(to ? at : own, to ? own : at, size);
-                }
-}
-
 /* All results of d, forward with a bias, too, in each of the four layouts: the bits of the first. */
 static void in_any_layout(wf_conv_desc d)
 {
@@ -650,16 +773,20 @@ static void in_any_layout(wf_conv_desc d)
             nw = d.o * (d.c / d.groups) * d.kh * d.kw;
     tensor src = make(d.dtype, ns), w = make(d.dtype, nw), ddst = make(d.dtype, nd);
     tensor bias = make(d.dtype, d.o);
-    tensor src_own = make(d.dtype, ns), ddst_own = make(d.dtype, nd);
-    tensor out[4] = {make(d.dtype, nd), make(d.dtype, ns), make(d.dtype, nw), make(d.dtype, nd)};
-    tensor plain[4] = {make(d.dtype, nd), make(d.dtype, ns), make(d.dtype, nw), make(d.dtype, nd)};
-    tensor first[4];
-    for (int x = 0; x < 4; x++)
-        first[x] = make(d.dtype, out[x].count);
+    tensor src_own = blank(d.dtype, ns), ddst_own = blank(d.dtype, nd);
+    const int64_t counts[4] = {nd, ns, nw, nd};
+    tensor out[4], plain[4], first[4];
+    for (int x = 0; x < 4; x++) {
+        out[x] = blank(d.dtype, counts[x]);
+        plain[x] = blank(d.dtype, counts[x]);
+        first[x] = blank(d.dtype, counts[x]);
+    }
     for (d.layout = 0; d.layout < 4; d.layout++) {
         tensor *got = d.layout == 0 ? first : plain;
-        reorder(&d, false, false, src_own.data, src.data, size);
-        reorder(&d, true, false, ddst_own.data, ddst.data, size);
+        for (int x = 0; x < 4; x++) /* what nobody writes differs */
+            memset(out[x].data, 0x60 + (int)d.layout, (size_t)out[x].count * size);
+        reorder(&d, false, false, src.data, src_own.data, size);
+        reorder(&d, true, false, ddst.data, ddst_own.data, size);
         cr_assert_eq(wf_conv2d_forward(&d, src_own.data, w.data, NULL, out[0].data), 0);
         cr_assert_eq(wf_conv2d_backward_data(&d, ddst_own.data, w.data, out[1].data), 0);
         cr_assert_eq(wf_conv2d_backward_weight(&d, src_own.data, ddst_own.data, out[2].data), 0);
