@@ -7,6 +7,7 @@
 #ifndef TESTS_UNIT_REDUCE_SUPPORT_H
 #define TESTS_UNIT_REDUCE_SUPPORT_H
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,34 +38,54 @@ UNUSED static double uniform(double lo, double hi)
 }
 
 /* -- elements ----------------------------------------------------------------------------------------- */
-UNUSED static double get_elem(const void *base, int dt, int64_t i)
+/* Elements at n places, as doubles. */
+UNUSED static void get_elems(double *out, const void *base, int dt, const int64_t *at, int64_t n)
 {
+#define AS_IS(x) (double)(x)
+#define TRUTH(x) (double)((x) != 0)
+#define F16(x) (double)wf_f32_of_f16(x)
+#define BF16(x) (double)wf_f32_of_bf16(x)
+#define GET(type, as)                                                                              \
+    for (int64_t i = 0; i < n; i++) {                                                              \
+        out[i] = as(((const type *)base)[at[i]]);                                                  \
+    }                                                                                              \
+    break
     switch ((weft_dtype)dt) {
     case WEFT_BOOL:
-        return ((const uint8_t *)base)[i] != 0;
+        GET(uint8_t, TRUTH);
     case WEFT_U8:
-        return ((const uint8_t *)base)[i];
+        GET(uint8_t, AS_IS);
     case WEFT_I8:
-        return ((const int8_t *)base)[i];
+        GET(int8_t, AS_IS);
     case WEFT_I16:
-        return ((const int16_t *)base)[i];
+        GET(int16_t, AS_IS);
     case WEFT_I32:
-        return ((const int32_t *)base)[i];
+        GET(int32_t, AS_IS);
     case WEFT_I64:
-        return (double)((const int64_t *)base)[i];
+        GET(int64_t, AS_IS);
     case WEFT_F16:
-        return (double)wf_f32_of_f16(((const uint16_t *)base)[i]);
+        GET(uint16_t, F16);
     case WEFT_BF16:
-        return (double)wf_f32_of_bf16(((const uint16_t *)base)[i]);
+        GET(uint16_t, BF16);
     case WEFT_F32:
-        return (double)((const float *)base)[i];
+        GET(float, AS_IS);
     case WEFT_F64:
-        return ((const double *)base)[i];
+        GET(double, AS_IS);
     case WEFT_DTYPE_DEFAULT:
     case WEFT_DTYPE_COUNT:
         break;
     }
-    return 0;
+#undef GET
+#undef BF16
+#undef F16
+#undef TRUTH
+#undef AS_IS
+}
+UNUSED static double get_elem(const void *base, int dt, int64_t i)
+{
+    double x = 0;
+    get_elems(&x, base, dt, &i, 1);
+    return x;
 }
 UNUSED static int64_t get_int(const void *base, int dt, int64_t i)
 {
@@ -184,30 +205,86 @@ UNUSED static int64_t offset_of(const wf_view *v, int64_t flat)
     }
     return at;
 }
+/* Offsets of the elements over some axes, 0 along the others, in row-major order. */
+UNUSED static int64_t *offsets_over(const wf_view *v, unsigned axes, int64_t *count)
+{
+    int64_t n = 1, room = 1;
+    for (int i = 0; i < v->rank; i++) {
+        room *= (axes >> i & 1u) != 0 ? v->dims[i] : 1;
+    }
+    int64_t *at = calloc((size_t)room + 1, sizeof *at);
+    for (int i = 0; i < v->rank && room > 0; i++) {
+        if ((axes >> i & 1u) == 0) {
+            continue;
+        }
+        const int64_t dim = v->dims[i];
+        for (int64_t k = n; k-- > 0;) { /* from the end: what is read lies before what is written */
+            for (int64_t j = dim; j-- > 0;) {
+                at[k * dim + j] = at[k] + j * v->strides[i];
+            }
+        }
+        n *= dim;
+    }
+    *count = room;
+    return at;
+}
 UNUSED static double view_get(const wf_view *v, int64_t flat)
 {
     return get_elem(v->data, v->dtype, offset_of(v, flat));
 }
-/* kind 0: ordinary values; 1: with specials (floats) or extremes (integers); 2: small integers. */
-UNUSED static void fill_operand(operand *o, int kind)
+/* Random elements as they are stored, a prime number of them: each row of an operand has others. */
+enum { ELEMENTS = 16381, KINDS = 4 };
+UNUSED static const char *random_elements(int dt, int kind)
 {
     static const double special[] = {NAN,   INFINITY, -INFINITY, 0.0, -0.0,
                                      1e-40, 6e-8,     65504.0,   1.0};
-    int64_t n = wf_view_numel(&o->v);
-    for (int64_t i = 0; i < n; i++) {
-        double v = is_float(o->v.dtype) ? uniform(-2.0, 2.0) : (double)(pick(100) - 30);
-        if (!is_float(o->v.dtype) && (o->v.dtype == WEFT_U8 || o->v.dtype == WEFT_BOOL)) {
-            v = (double)pick(o->v.dtype == WEFT_BOOL ? 2 : 256);
+    static char *of[WEFT_DTYPE_COUNT][KINDS];
+    if (of[dt][kind]) {
+        return of[dt][kind];
+    }
+    char *all = of[dt][kind] = malloc(ELEMENTS * wf_dtype_size(dt));
+    for (int64_t i = 0; i < ELEMENTS; i++) {
+        double v = is_float(dt) ? uniform(-2.0, 2.0) : (double)(pick(100) - 30);
+        if (dt == WEFT_U8 || dt == WEFT_BOOL) {
+            v = (double)pick(dt == WEFT_BOOL ? 2 : 256);
         }
         if (kind == 1 && pick(8) == 0) {
-            v = is_float(o->v.dtype) ? special[pick(9)] : (double)pick(2);
+            v = is_float(dt) ? special[pick(9)] : (double)pick(2);
         } else if (kind == 2) {
             v = (double)pick(4);
         } else if (kind == 3) {
             v = pick(3) == 0 ? -0.0 : pick(2) == 0 ? 0.0 : -1.0;
         }
-        set_elem(o->v.data, o->v.dtype, offset_of(&o->v, i), v);
+        set_elem(all, dt, i, v);
     }
+    return all;
+}
+
+/* kind 0: ordinary values; 1: with specials (floats) or extremes (integers); 2: small integers. */
+UNUSED static void fill_operand(operand *o, int kind)
+{
+    const wf_view *v = &o->v;
+    const size_t size = wf_dtype_size(v->dtype);
+    const char *elements = random_elements(v->dtype, kind);
+    const int last = v->rank - 1;
+    const int64_t n = v->rank > 0 ? v->dims[last] : 1, step = v->rank > 0 ? v->strides[last] : 1;
+    int64_t rows, *row = offsets_over(v, last > 0 ? (1u << last) - 1u : 0, &rows);
+    int64_t from = pick(ELEMENTS);
+    for (int64_t r = 0; r < rows; r++) {
+        char *to = (char *)v->data + row[r] * (int64_t)size;
+        for (int64_t i = 0, some; i < n; i += some) {
+            some = n - i < ELEMENTS - from ? n - i : ELEMENTS - from;
+            const char *in = elements + (size_t)from * size;
+            if (step == 1) {
+                memcpy(to + i * (int64_t)size, in, (size_t)some * size);
+            }
+            for (int64_t k = 0; k < some && step != 1; k++) {
+                memcpy(to + (i + k) * step * (int64_t)size, in + (size_t)k * size, size);
+            }
+            from = (from + some) % ELEMENTS;
+        }
+    }
+    free(row);
 }
 
 /* -- the definition of the canonical order -------------------------------------------------------------- */
@@ -221,8 +298,14 @@ UNUSED static void fill_operand(operand *o, int kind)
             T lane[64];                                                                            \
             for (int l = 0; l < 64; l++) {                                                         \
                 lane[l] = identity;                                                                \
-                for (int64_t i = b * 4096 + l; i < n && i < (b + 1) * 4096; i += 64) {             \
-                    lane[l] = product ? lane[l] * v[i] : lane[l] + v[i];                           \
+            }                                                                                      \
+            for (int64_t i = b * 4096; i < n && i < (b + 1) * 4096; i += 64) {                     \
+                const int lanes = n - i < 64 ? (int)(n - i) : 64;                                  \
+                for (int l = 0; l < lanes && product; l++) {                                       \
+                    lane[l] *= v[i + l];                                                           \
+                }                                                                                  \
+                for (int l = 0; l < lanes && !product; l++) {                                      \
+                    lane[l] += v[i + l];                                                           \
                 }                                                                                  \
             }                                                                                      \
             for (int h = 32; h >= 1; h /= 2) {                                                     \
