@@ -41,6 +41,8 @@ static inline wf_view llvm_vector(void *p, int dtype, int64_t n)
 static inline void llvm_compare(const void *got, const void *want, int dtype, int64_t n,
                                 const char *what, const wf_target *target)
 {
+    if (memcmp(got, want, (size_t)n * wf_dtype_size(dtype)) == 0)
+        return;
     const wf_kty type = wf_kir_storage(dtype);
     for (int64_t i = 0; i < n; i++)
         if (!values_same(wf_kir_peek(got, type, i), wf_kir_peek(want, type, i), dtype))

@@ -77,8 +77,8 @@ static inline void values_put(void *p, int dtype, int64_t i, double x)
 }
 
 /* Operand `which` of n elements: pairs of special values first (operand 0 runs slowest), then random
- * ones, some of all exponents. Memory of the caller. */
-static inline void *values_new(int dtype, int64_t n, int which)
+ * ones, some of all exponents. */
+static inline void *values_made(int dtype, int64_t n, int which)
 {
     static const double special[] = {
         0.0,      -0.0,   1.0,      -1.0,   INFINITY, -INFINITY, NAN,    0.5,     -2.0,
@@ -103,6 +103,34 @@ static inline void *values_new(int dtype, int64_t n, int which)
         if (i >= n / 2 && r % 8 == 4)
             x = special[r / 8 % NSPECIAL];
         values_put(p, dtype, i, x);
+    }
+    return p;
+}
+
+/* The same as memory of the caller. Cases of a list ask for the same ones again and again: those of the last ones are kept. */
+static inline void *values_new(int dtype, int64_t n, int which)
+{
+    enum { KEPT = 64 };
+    static struct {
+        void *data;
+        int64_t n;
+        int dtype, which;
+    } kept[KEPT];
+    const uint64_t at = values_hash((uint64_t)n * 4096 + (uint64_t)dtype * 256 + (uint64_t)which);
+    void **data = &kept[at % KEPT].data;
+    if (!*data || kept[at % KEPT].n != n || kept[at % KEPT].dtype != dtype ||
+        kept[at % KEPT].which != which) {
+        free(*data);
+        *data = values_made(dtype, n, which);
+        kept[at % KEPT].n = n;
+        kept[at % KEPT].dtype = dtype;
+        kept[at % KEPT].which = which;
+    }
+    const size_t used = (size_t)n * wf_dtype_size(dtype);
+    char *p = malloc(((size_t)n + 1) * 8);
+    if (p && *data) {
+        memcpy(p, *data, used);
+        memset(p + used, 0, ((size_t)n + 1) * 8 - used);
     }
     return p;
 }
