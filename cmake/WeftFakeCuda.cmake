@@ -44,7 +44,7 @@ target_link_libraries(weft_shim PRIVATE weft_flags)
 target_compile_options(weft_shim PRIVATE ${weft_fake_options})
 set_target_properties(weft_shim PROPERTIES ARCHIVE_OUTPUT_DIRECTORY "${weft_fake_folder}")
 
-add_library(fake-nvrtc MODULE tests/cuda/nvrtc/fake_nvrtc.c)
+add_library(fake-nvrtc MODULE tests/cuda/nvrtc/fake_nvrtc.c tests/cuda/nvrtc/store.c)
 target_link_libraries(fake-nvrtc PRIVATE weft_flags)
 target_compile_options(fake-nvrtc PRIVATE ${weft_fake_options})
 target_compile_definitions(fake-nvrtc PRIVATE FAKE_CC="${weft_fake_cc}"

@@ -85,7 +85,7 @@ if(CMAKE_C_COMPILER_ID STREQUAL "GNU" AND NOT WEFT_SANITIZE AND NOT WEFT_COVERAG
     target_compile_options(fake-cuda PRIVATE -flto)
     target_link_options(fake-cuda PRIVATE -O2 -flto)
 endif()
-add_library(ptx-nvrtc MODULE tests/cuda/ptx/real_nvrtc.c)
+add_library(ptx-nvrtc MODULE tests/cuda/ptx/real_nvrtc.c tests/cuda/nvrtc/store.c)
 target_link_libraries(ptx-nvrtc PRIVATE weft_flags ${CMAKE_DL_LIBS} Threads::Threads)
 target_compile_options(ptx-nvrtc PRIVATE -fvisibility=hidden)
 set_target_properties(ptx-nvrtc PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/tests")

@@ -12,6 +12,7 @@
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -440,6 +441,73 @@ Test(cuda_ptx, contraction_is_seen)
     close_fake();
 }
 
+/* How the texts were come by that PTX_LIST names, a letter each: compiled or kept. */
+static void read_list(const char *list, char *letters, size_t n)
+{
+    char line[64];
+    size_t at = 0;
+    FILE *f = fopen(list, "r");
+    while (f && at + 1 < n && fgets(line, sizeof line, f)) {
+        letters[at++] = strstr(line, "kept") ? 'k' : 'c';
+    }
+    if (f) {
+        fclose(f);
+    }
+    letters[at] = 0;
+}
+
+/* A text is compiled once, but for other options, in another folder, or where others could have put something there. */
+Test(cuda_ptx, texts_are_kept)
+{
+    if (!has_nvrtc()) {
+        cr_skip_test("no NVRTC");
+    }
+    enum { IMAGES = 7 };
+    char folder[64], list[80], store[100], command[80], letters[16];
+    static const char body[] = "    x[0] = x[0] * x[1] + x[2];\n";
+    wf_blob image[IMAGES] = {{0}};
+    snprintf(folder, sizeof folder, "%s/weft-ptx-kept-%ld", P_tmpdir, (long)getpid());
+    cr_assert_eq(mkdir(folder, 0700), 0);
+    setenv("TMPDIR", folder, 1);
+    snprintf(list, sizeof list, "%s/list", folder);
+    snprintf(store, sizeof store, "%s/weft-shim-%d", folder, (int)getuid());
+    setenv("PTX_LIST", list, 1);
+    compile(body, false, &image[0]);
+    compile(body, false, &image[1]);
+    compile(body, true, &image[2]);
+    compile("    x[0] = x[0] * x[1] - x[2];\n", false, &image[3]);
+    compile(body, true, &image[4]);
+    cr_assert_eq(chmod(store, 0777), 0);
+    compile(body, false, &image[5]);
+    cr_assert_eq(chmod(store, 0700), 0);
+    compile(body, false, &image[6]);
+    read_list(list, letters, sizeof letters);
+    cr_expect_str_eq(letters, "ckcckck");
+    static const int same_as[IMAGES] = {0, 0, 2, 3, 2, 0, 0};
+    for (int i = 0; i < IMAGES; i++) {
+        for (int j = 0; j < i; j++) {
+            const bool equal = image[i].size == image[j].size &&
+                               memcmp(image[i].data, image[j].data, image[i].size) == 0;
+            cr_expect_eq(equal, same_as[i] == same_as[j], "images %d and %d", i, j);
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        const wf_target target = {.arch = "sm_90"};
+        wf_text wrong = {0};
+        wf_blob none = {0};
+        wf_text_putf(&wrong, "no source");
+        cr_expect_neq(wf_backend_cuda.compile(&target, &wrong, &none, &why), 0);
+        cr_expect(strstr(why.rule, "error"), "%s", why.rule);
+        wf_blob_free(&none);
+        wf_text_free(&wrong);
+    }
+    for (int i = 0; i < IMAGES; i++) {
+        wf_blob_free(&image[i]);
+    }
+    snprintf(command, sizeof command, "rm -r '%s'", folder);
+    cr_assert_eq(system(command), 0);
+}
+
 enum { WELL_RUN, RACED, OTHERWISE };
 
 /* In a process of its own, as its device is broken afterwards. */
@@ -498,9 +566,9 @@ Test(cuda_ptx, barriers_that_are_taken_out)
 /* Runs a program that lies beside this one, with PTX of the real NVRTC for its kernels, of which there are at least `least`. */
 static void run_suite(const char *program, const char *filter, const char *settings, int least)
 {
-    char self[300], command[2000], list[64];
+    char self[300], command[2000], list[64], letters[4096];
     const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    int kernels = 0;
+    int kept = 0;
     if (!has_nvrtc()) {
         cr_skip_test("%s: no NVRTC", program);
     }
@@ -515,15 +583,14 @@ static void run_suite(const char *program, const char *filter, const char *setti
              "--filter '%s' 2>&1",
              WEFT_PTX_NVRTC, list, settings, self, program, filter);
     const int status = system(command);
-    FILE *f = fopen(list, "r");
-    for (int c; f && (c = fgetc(f)) != EOF;) {
-        kernels += c == '\n';
-    }
-    if (f) {
-        fclose(f);
+    read_list(list, letters, sizeof letters);
+    const int kernels = (int)strlen(letters);
+    for (const char *c = letters; *c; c++) {
+        kept += *c == 'k';
     }
     unlink(list);
-    printf("%s: %d texts of NVRTC executed\n", program, kernels);
+    printf("%s: %d texts of NVRTC executed, of which %d had been compiled before\n", program,
+           kernels, kept);
     cr_assert_eq(status, 0, "%s", command);
     cr_assert_geq(kernels, least, "%s compiled %d texts", program, kernels);
 }

@@ -3,23 +3,21 @@
  *
  * Compiling checks that the options are the strict ones (but for contraction, which it has the compiler do) and hands the text to a C compiler of the host with
  * tests/jit/shim before it. The "cubin" is a shared object that exports wf_shim_launch and wf_shim_has
- * (tests/jit/shim/machine.h). Objects are kept in a folder of the user's by a hash of everything they depend
- * on, so that a text is compiled once, whichever test asks.
+ * (tests/jit/shim/machine.h). Objects are kept (store.h), so that a text is compiled once, whichever test asks.
  *
  * FAKE_NVRTC_LOG=file appends the hash and the names of the kernels of each text that is asked for; FAKE_NVRTC_TEXTS=folder
  * keeps the texts themselves, once each, for the real compiler (script/gpu-check). FAKE_NVRTC_BUILTINS=1: compiles only where
  * libnvrtc-builtins is found by its name, as the real one does.
  */
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
+
+#include "tests/cuda/nvrtc/store.h"
 
 #define EXPORT __attribute__((visibility("default")))
 enum {
@@ -213,45 +211,18 @@ static void put_program(FILE *f, const char *text)
 }
 
 /* -- compiling -------------------------------------------------------------------------------------------------- */
-static uint64_t hash_of(const char *s, uint64_t h)
-{
-    for (; *s; s++)
-        h = (h ^ (unsigned char)*s) * 0x100000001B3u;
-    return h ^ h >> 29;
-}
-
 /* Another minor version for every other fake: what depends on NVRTC's version is made anew. */
 int nvrtcVersion(int *major, int *minor)
 {
     *major = 13;
-    *minor = (int)(hash_of(FAKE_VERSION, 0xCBF29CE484222325u) % 1000000);
+    *minor = (int)(store_key_of(1, (const char *[]){FAKE_VERSION}).a % 1000000);
     return OK;
-}
-
-static bool get_folder(char *folder, size_t n)
-{
-    struct stat st;
-    const char *tmp = getenv("TMPDIR");
-    snprintf(folder, n, "%s/weft-shim-%d", tmp && tmp[0] ? tmp : "/tmp", (int)getuid());
-    mkdir(folder, 0700);
-    return lstat(folder, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == getuid() &&
-           !(st.st_mode & 077);
 }
 
 static int read_image(program p, const char *path)
 {
-    struct stat st;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) != 0) {
-        if (fd >= 0)
-            close(fd);
-        return COMPILATION;
-    }
-    p->size = (size_t)st.st_size;
-    p->image = malloc(p->size);
-    const bool done = p->image && read(fd, p->image, p->size) == (ssize_t)p->size;
-    close(fd);
-    return done ? OK : OUT_OF_MEMORY;
+    p->image = store_read(path, &p->size);
+    return p->image ? OK : COMPILATION;
 }
 
 static void read_log(program p, const char *path)
@@ -318,18 +289,13 @@ static void note(program p, uint64_t hash)
 
 static void keep(program p, uint64_t hash)
 {
-    char path[300], own[320];
+    char path[300];
     const char *folder = getenv("FAKE_NVRTC_TEXTS");
     if (!folder || !folder[0])
         return;
     snprintf(path, sizeof path, "%s/%016llx.cu", folder, (unsigned long long)hash);
-    snprintf(own, sizeof own, "%s.%d", path, (int)getpid());
-    FILE *f = access(path, R_OK) == 0 ? NULL : fopen(own, "w");
-    if (!f)
-        return;
-    const bool written = fputs(p->text, f) >= 0;
-    if (fclose(f) != 0 || !written || rename(own, path) != 0)
-        unlink(own);
+    if (access(path, R_OK) != 0)
+        store_write(path, p->text, strlen(p->text));
 }
 
 static bool has_builtins(program p)
@@ -369,17 +335,16 @@ int nvrtcCompileProgram(program p, int n, const char *const *options)
         return BUILTIN_OPERATION;
     if (!kernels_wait(p))
         return COMPILATION;
-    if (!get_folder(folder, sizeof folder)) {
+    if (!store_folder(folder, sizeof folder)) {
         snprintf(p->log, sizeof p->log, "fake NVRTC: %s is not a folder of this user alone",
                  folder);
         return COMPILATION;
     }
-    const uint64_t a = hash_of(p->text, hash_of(FAKE_VERSION, 0xCBF29CE484222325u));
-    const uint64_t b = hash_of(FAKE_VERSION, hash_of(p->text, 0x9E3779B97F4A7C15u));
-    snprintf(target, sizeof target, "%s/%016llx%016llx.so", folder, (unsigned long long)a,
-             (unsigned long long)b);
-    note(p, a);
-    keep(p, a);
+    const store_key key = store_key_of(2, (const char *[]){FAKE_VERSION, p->text});
+    snprintf(target, sizeof target, "%s/%016llx%016llx.so", folder, (unsigned long long)key.a,
+             (unsigned long long)key.b);
+    note(p, key.a);
+    keep(p, key.a);
     return access(target, R_OK) == 0 ? read_image(p, target) : build(p, folder, target);
 }
 

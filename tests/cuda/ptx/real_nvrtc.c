@@ -2,9 +2,10 @@
  * tests/cuda/ptx/real_nvrtc.c -- the real NVRTC, which hands out PTX where it is asked for a cubin: libptx-nvrtc.so.
  *
  * Texts and options go through as they are but for the architecture, of which sm_90 becomes compute_90: the same PTX, without
- * the time that its assembler takes. PTX_NVRTC names the library; otherwise it is looked for where a toolkit has it. Where there
+ * the time that its assembler takes. PTX is kept (tests/cuda/nvrtc/store.h) by text, options and NVRTC: what a release build has
+ * had compiled, a sanitized one, in which NVRTC takes three times as long, is handed. PTX_NVRTC names the library; otherwise it is looked for where a toolkit has it. Where there
  * is none, nothing has a version and whoever asks skips. PTX_LIST names a file that
- * gets a line a text, PTX_KEEP a folder that gets what was made of them.
+ * gets a line a text with its bytes, and whether it was compiled or kept; PTX_KEEP a folder that gets what was made of them.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -12,9 +13,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "jit/codegen_cuda/nvrtc_api.h"
+#include "tests/cuda/nvrtc/store.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -25,8 +28,21 @@ static struct {
 } real;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool there;
+static char version[100]; /* with what tells one build of it from another */
 
-enum { ABSENT = 11 }; /* NVRTC_ERROR_INTERNAL_ERROR */
+enum {
+    OUT_OF_MEMORY = 1,
+    INVALID_INPUT = 3,
+    ABSENT = 11, /* NVRTC_ERROR_INTERNAL_ERROR */
+    MOST_OPTIONS = 16
+};
+
+struct nvrtc_object {
+    char *text, *name, *ptx;
+    size_t size;
+    bool kept;
+    nvrtc_handle real; /* where it was needed */
+};
 
 EXPORT int nvrtcVersion(int *major, int *minor);
 EXPORT int nvrtcCreateProgram(nvrtc_handle *p, const char *text, const char *name, int n,
@@ -66,6 +82,21 @@ static void open_builtins(const char *path)
     }
 }
 
+/* A toolkit may be replaced by another with the same number. */
+static void identify(void)
+{
+    void *address;
+    Dl_info info;
+    struct stat st = {0};
+    int major = 0, minor = 0;
+    memcpy(&address, &real.compile, sizeof address);
+    real.version(&major, &minor);
+    if (dladdr(address, &info))
+        stat(info.dli_fname, &st);
+    snprintf(version, sizeof version, "PTX of %d.%d, %lld bytes, %lld", major, minor,
+             (long long)st.st_size, (long long)st.st_mtime);
+}
+
 static bool take(const char *folder, const char *name)
 {
     char path[600];
@@ -74,6 +105,7 @@ static bool take(const char *folder, const char *name)
     there = library && resolve(library);
     if (there) {
         open_builtins(path);
+        identify();
     }
     return there;
 }
@@ -111,40 +143,111 @@ int nvrtcVersion(int *major, int *minor)
 int nvrtcCreateProgram(nvrtc_handle *p, const char *text, const char *name, int n,
                        const char *const *headers, const char *const *names)
 {
-    return is_there() ? real.create(p, text, name, n, headers, names) : ABSENT;
+    (void)headers;
+    (void)names;
+    if (!is_there())
+        return ABSENT;
+    if (n != 0)
+        return INVALID_INPUT;
+    *p = calloc(1, sizeof **p);
+    if (*p) {
+        (*p)->text = strdup(text);
+        (*p)->name = strdup(name);
+    }
+    return *p && (*p)->text && (*p)->name ? 0 : OUT_OF_MEMORY;
 }
 
-int nvrtcCompileProgram(nvrtc_handle p, int n, const char *const *options)
+int nvrtcDestroyProgram(nvrtc_handle *p)
+{
+    if ((*p)->real)
+        real.destroy(&(*p)->real);
+    free((*p)->text);
+    free((*p)->name);
+    free((*p)->ptx);
+    free(*p);
+    *p = NULL;
+    return 0;
+}
+
+/* Those without an assembler; how many. */
+static int own_options(int n, const char *const *options, char virtual_arch[64], const char **own)
 {
     static const char arch[] = "--gpu-architecture=sm_";
-    const char *own[16];
-    char virtual_arch[64];
     int count = 0;
-    for (int i = 0; i < n && count < 16; i++) {
+    for (int i = 0; i < n && count < MOST_OPTIONS; i++) {
         if (strncmp(options[i], arch, sizeof arch - 1) == 0) {
-            snprintf(virtual_arch, sizeof virtual_arch, "--gpu-architecture=compute_%s",
+            snprintf(virtual_arch, 64, "--gpu-architecture=compute_%s",
                      options[i] + sizeof arch - 1);
             own[count++] = virtual_arch;
         } else if (strncmp(options[i], "--ptxas-options", 15) != 0) {
             own[count++] = options[i];
         }
     }
-    return real.compile(p, count, own);
+    return count;
 }
 
-int nvrtcGetCUBINSize(nvrtc_handle p, size_t *n)
+static int compile(nvrtc_handle p, int n, const char *const *options)
 {
-    return real.ptx_size(p, n);
+    int code = real.create(&p->real, p->text, p->name, 0, NULL, NULL);
+    if (code == 0)
+        code = real.compile(p->real, n, options);
+    if (code == 0)
+        code = real.ptx_size(p->real, &p->size);
+    if (code != 0)
+        return code;
+    p->ptx = malloc(p->size);
+    return p->ptx ? real.ptx(p->real, p->ptx) : OUT_OF_MEMORY;
 }
 
-static void keep(const char *text)
+/* Of what is kept there is no log. */
+static bool has_log(nvrtc_handle p)
+{
+    size_t n = 0;
+    return real.log_size(p->real, &n) != 0 || n > 1;
+}
+
+int nvrtcCompileProgram(nvrtc_handle p, int n, const char *const *options)
+{
+    const char *parts[MOST_OPTIONS + 3] = {version, p->name};
+    char virtual_arch[64], folder[160], path[256];
+    const int count = own_options(n, options, virtual_arch, parts + 2);
+    parts[2 + count] = p->text;
+    const store_key key = store_key_of(count + 3, parts);
+    const bool stored = store_folder(folder, sizeof folder);
+    snprintf(path, sizeof path, "%s/%016llx%016llx.ptx", folder, (unsigned long long)key.a,
+             (unsigned long long)key.b);
+    p->ptx = stored ? store_read(path, &p->size) : NULL;
+    p->kept = p->ptx != NULL;
+    if (p->kept)
+        return 0;
+    const int code = compile(p, count, parts + 2);
+    if (code == 0 && stored && !has_log(p))
+        store_write(path, p->ptx, p->size);
+    return code;
+}
+
+int nvrtcGetPTXSize(nvrtc_handle p, size_t *n)
+{
+    *n = p->size;
+    return p->ptx ? 0 : INVALID_INPUT;
+}
+
+int nvrtcGetPTX(nvrtc_handle p, char *text)
+{
+    if (!p->ptx)
+        return INVALID_INPUT;
+    memcpy(text, p->ptx, p->size);
+    return 0;
+}
+
+static void keep(nvrtc_handle p)
 {
     static int serial;
     char path[600];
     const char *folder = getenv("PTX_KEEP"), *list = getenv("PTX_LIST");
     FILE *l = list && list[0] ? fopen(list, "a") : NULL;
     if (l) {
-        fprintf(l, "%zu bytes\n", strlen(text));
+        fprintf(l, "%zu bytes, %s\n", p->size - 1, p->kept ? "kept" : "compiled");
         fclose(l);
     }
     if (!folder || !folder[0]) {
@@ -152,43 +255,31 @@ static void keep(const char *text)
     }
     snprintf(path, sizeof path, "%s/%d-%d.ptx", folder, (int)getpid(),
              __atomic_add_fetch(&serial, 1, __ATOMIC_RELAXED));
-    FILE *f = fopen(path, "w");
-    if (f) {
-        fputs(text, f);
-        fclose(f);
-    }
+    store_write(path, p->ptx, p->size - 1);
+}
+
+int nvrtcGetCUBINSize(nvrtc_handle p, size_t *n)
+{
+    return nvrtcGetPTXSize(p, n);
 }
 
 int nvrtcGetCUBIN(nvrtc_handle p, char *image)
 {
-    const int code = real.ptx(p, image);
+    const int code = nvrtcGetPTX(p, image);
     if (code == 0) {
-        keep(image);
+        keep(p);
     }
     return code;
 }
 
-int nvrtcGetPTXSize(nvrtc_handle p, size_t *n)
-{
-    return real.ptx_size(p, n);
-}
-
-int nvrtcGetPTX(nvrtc_handle p, char *text)
-{
-    return real.ptx(p, text);
-}
-
 int nvrtcGetProgramLogSize(nvrtc_handle p, size_t *n)
 {
-    return real.log_size(p, n);
+    *n = 1;
+    return p->real ? real.log_size(p->real, n) : 0;
 }
 
 int nvrtcGetProgramLog(nvrtc_handle p, char *text)
 {
-    return real.log(p, text);
-}
-
-int nvrtcDestroyProgram(nvrtc_handle *p)
-{
-    return real.destroy(p);
+    *text = 0;
+    return p->real ? real.log(p->real, text) : 0;
 }
