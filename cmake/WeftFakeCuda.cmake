@@ -11,7 +11,7 @@ set(weft_fake_options -fno-sanitize=all $<$<BOOL:${WEFT_COVERAGE}>:-fno-profile-
 set(weft_fake_cc "${CMAKE_C_COMPILER}")
 set(weft_fake_cc_version "${CMAKE_C_COMPILER_VERSION}")
 find_program(WEFT_FAKE_GCC gcc)
-if(WEFT_FAKE_GCC AND NOT CMAKE_C_COMPILER_ID STREQUAL "GNU")
+if(WEFT_FAKE_GCC)
     set(weft_fake_cc "${WEFT_FAKE_GCC}")
     execute_process(COMMAND ${WEFT_FAKE_GCC} -dumpfullversion
         OUTPUT_VARIABLE weft_fake_cc_version OUTPUT_STRIP_TRAILING_WHITESPACE)
