@@ -493,6 +493,9 @@ Test(cuda_ptx, texts_are_kept)
     }
     for (int i = 0; i < 2; i++) {
         const wf_target target = {.arch = "sm_90"};
+        wf_blob_free(&image[0]);
+        compile("    float y;\n    y = x[0];\n", false, &image[0]);
+        cr_expect(strstr(wf_cu_log(), "never used"), "%s", wf_cu_log());
         wf_text wrong = {0};
         wf_blob none = {0};
         wf_text_putf(&wrong, "no source");

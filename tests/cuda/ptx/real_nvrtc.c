@@ -38,7 +38,8 @@ enum {
 };
 
 struct nvrtc_object {
-    char *text, *name, *ptx;
+    char *text, *name;
+    char *made; /* the log, and PTX behind it */
     size_t size;
     bool kept;
     nvrtc_handle real; /* where it was needed */
@@ -93,7 +94,7 @@ static void identify(void)
     real.version(&major, &minor);
     if (dladdr(address, &info))
         stat(info.dli_fname, &st);
-    snprintf(version, sizeof version, "PTX of %d.%d, %lld bytes, %lld", major, minor,
+    snprintf(version, sizeof version, "log and PTX of %d.%d, %lld bytes, %lld", major, minor,
              (long long)st.st_size, (long long)st.st_mtime);
 }
 
@@ -163,7 +164,7 @@ int nvrtcDestroyProgram(nvrtc_handle *p)
         real.destroy(&(*p)->real);
     free((*p)->text);
     free((*p)->name);
-    free((*p)->ptx);
+    free((*p)->made);
     free(*p);
     *p = NULL;
     return 0;
@@ -188,22 +189,22 @@ static int own_options(int n, const char *const *options, char virtual_arch[64],
 
 static int compile(nvrtc_handle p, int n, const char *const *options)
 {
+    size_t log = 0, ptx = 0;
     int code = real.create(&p->real, p->text, p->name, 0, NULL, NULL);
     if (code == 0)
         code = real.compile(p->real, n, options);
     if (code == 0)
-        code = real.ptx_size(p->real, &p->size);
+        code = real.log_size(p->real, &log);
+    if (code == 0)
+        code = real.ptx_size(p->real, &ptx);
     if (code != 0)
         return code;
-    p->ptx = malloc(p->size);
-    return p->ptx ? real.ptx(p->real, p->ptx) : OUT_OF_MEMORY;
-}
-
-/* Of what is kept there is no log. */
-static bool has_log(nvrtc_handle p)
-{
-    size_t n = 0;
-    return real.log_size(p->real, &n) != 0 || n > 1;
+    p->size = log + ptx;
+    p->made = malloc(p->size);
+    if (!p->made)
+        return OUT_OF_MEMORY;
+    code = real.log(p->real, p->made);
+    return code == 0 ? real.ptx(p->real, p->made + log) : code;
 }
 
 int nvrtcCompileProgram(nvrtc_handle p, int n, const char *const *options)
@@ -216,38 +217,39 @@ int nvrtcCompileProgram(nvrtc_handle p, int n, const char *const *options)
     const bool stored = store_folder(folder, sizeof folder);
     snprintf(path, sizeof path, "%s/%016llx%016llx.ptx", folder, (unsigned long long)key.a,
              (unsigned long long)key.b);
-    p->ptx = stored ? store_read(path, &p->size) : NULL;
-    p->kept = p->ptx != NULL;
+    p->made = stored ? store_read(path, &p->size) : NULL;
+    p->kept = p->made != NULL;
     if (p->kept)
         return 0;
     const int code = compile(p, count, parts + 2);
-    if (code == 0 && stored && !has_log(p))
-        store_write(path, p->ptx, p->size);
+    if (code == 0 && stored)
+        store_write(path, p->made, p->size);
     return code;
 }
 
 int nvrtcGetPTXSize(nvrtc_handle p, size_t *n)
 {
-    *n = p->size;
-    return p->ptx ? 0 : INVALID_INPUT;
+    *n = p->made ? p->size - strlen(p->made) - 1 : 0;
+    return p->made ? 0 : INVALID_INPUT;
 }
 
 int nvrtcGetPTX(nvrtc_handle p, char *text)
 {
-    if (!p->ptx)
-        return INVALID_INPUT;
-    memcpy(text, p->ptx, p->size);
-    return 0;
+    size_t n;
+    const int code = nvrtcGetPTXSize(p, &n);
+    if (code == 0)
+        memcpy(text, p->made + p->size - n, n);
+    return code;
 }
 
-static void keep(nvrtc_handle p)
+static void keep(nvrtc_handle p, const char *ptx)
 {
     static int serial;
     char path[600];
     const char *folder = getenv("PTX_KEEP"), *list = getenv("PTX_LIST");
     FILE *l = list && list[0] ? fopen(list, "a") : NULL;
     if (l) {
-        fprintf(l, "%zu bytes, %s\n", p->size - 1, p->kept ? "kept" : "compiled");
+        fprintf(l, "%zu bytes, %s\n", strlen(ptx), p->kept ? "kept" : "compiled");
         fclose(l);
     }
     if (!folder || !folder[0]) {
@@ -255,7 +257,7 @@ static void keep(nvrtc_handle p)
     }
     snprintf(path, sizeof path, "%s/%d-%d.ptx", folder, (int)getpid(),
              __atomic_add_fetch(&serial, 1, __ATOMIC_RELAXED));
-    store_write(path, p->ptx, p->size - 1);
+    store_write(path, ptx, strlen(ptx));
 }
 
 int nvrtcGetCUBINSize(nvrtc_handle p, size_t *n)
@@ -267,19 +269,19 @@ int nvrtcGetCUBIN(nvrtc_handle p, char *image)
 {
     const int code = nvrtcGetPTX(p, image);
     if (code == 0) {
-        keep(p);
+        keep(p, image);
     }
     return code;
 }
 
 int nvrtcGetProgramLogSize(nvrtc_handle p, size_t *n)
 {
-    *n = 1;
-    return p->real ? real.log_size(p->real, n) : 0;
+    *n = p->made ? strlen(p->made) + 1 : 1;
+    return p->made || !p->real ? 0 : real.log_size(p->real, n);
 }
 
 int nvrtcGetProgramLog(nvrtc_handle p, char *text)
 {
-    *text = 0;
-    return p->real ? real.log(p->real, text) : 0;
+    strcpy(text, p->made ? p->made : "");
+    return p->made || !p->real ? 0 : real.log(p->real, text);
 }
