@@ -47,5 +47,13 @@ bool wf_is_borrowed(const wf_ctx *c, wf_ctx *o, const wf_slot *s)
             return true;
         }
     }
-    return false;
+    return wf_is_lent(o, s);
+}
+
+void wf_lent_gone(wf_ctx *c, wf_slot *s, wf_slot *t)
+{
+    wf_look_again(c, s);
+    if (t != s) {
+        wf_look_again(c, t);
+    }
 }

@@ -24,10 +24,9 @@ void wf_borrow_set_up(void);
 /* A kept slot that is DEAD and has no pins: recycled, unless it is borrowed or somebody else does it. st: its state. */
 void wf_slot_let_go(wf_ctx *c, wf_slot *s, uint64_t st);
 
-static inline void wf_give_back(wf_ctx *c, wf_slot *s)
+/* A slot that has been struck out: recycled, if somebody has left it to us. */
+static inline void wf_look_again(wf_ctx *c, wf_slot *s)
 {
-    atomic_store_explicit(&c->borrowed[--c->nborrowed], NULL, memory_order_release);
-    atomic_signal_fence(memory_order_seq_cst);
     const uint64_t st = atomic_load_explicit(&s->state, memory_order_acquire);
     const uint64_t all = WF_STATE_DEAD | WF_STATE_KEPT | WF_STATE_PINS;
     if (__builtin_expect((st & all) == (WF_STATE_DEAD | WF_STATE_KEPT), 0)) {
@@ -35,52 +34,80 @@ static inline void wf_give_back(wf_ctx *c, wf_slot *s)
     }
 }
 
-/* The slot of a kept handle of this context, to be given back in the reverse order; NULL: pin it. */
-static inline wf_slot *wf_borrow(wf_ctx *c, weft_tensor t)
+static inline void wf_give_back(wf_ctx *c, wf_slot *s)
 {
-    const uint32_t k = c->nborrowed;
-    if (t.context != c->id || t.slot == 0 || k >= c->most_borrowed ||
-        t.slot / WF_CHUNK_SLOTS >= atomic_load_explicit(&c->nchunks, memory_order_relaxed)) {
-        return NULL;
-    }
-    wf_slot *s = wf_slot_at(c, t.slot);
-    atomic_store_explicit(&c->borrowed[k], s, memory_order_relaxed);
+    atomic_store_explicit(&c->borrowed[--c->nborrowed], NULL, memory_order_release);
     atomic_signal_fence(memory_order_seq_cst);
-    const uint64_t st = atomic_load_explicit(&s->state, memory_order_acquire);
-    c->nborrowed = k + 1;
-    if (__builtin_expect(WF_STATE_SERIAL(st) == t.serial &&
-                             (st & (WF_STATE_DEAD | WF_STATE_KEPT)) == WF_STATE_KEPT,
-                         1)) {
-        return s;
-    }
-    wf_give_back(c, s); /* somebody may have left it to us meanwhile */
-    return NULL;
+    wf_look_again(c, s);
 }
 
-/* Borrows tensor `at` of this context, whose slot is s, which this thread kept and may have freed since, for a call of the user's function: short ops (eager/quick.h) need
- * not borrow it again until wf_end_lend, which there must be; others would take longer to look than to borrow. c->nborrowed is below c->most_borrowed. */
-static inline void wf_lend(wf_ctx *c, wf_slot *s, uint32_t at)
+/* Does t name what is kept in s? */
+static inline bool wf_is_kept_alive(const wf_slot *s, weft_tensor t)
+{
+    const uint64_t st = atomic_load_explicit(&s->state, memory_order_acquire);
+    return WF_STATE_SERIAL(st) == t.serial &&
+           (st & (WF_STATE_DEAD | WF_STATE_KEPT)) == WF_STATE_KEPT;
+}
+
+/* Borrows s, the slot that t names, if that is kept in it. There is room. */
+static inline bool wf_borrow_at(wf_ctx *c, wf_slot *s, weft_tensor t)
 {
     atomic_store_explicit(&c->borrowed[c->nborrowed++], s, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
-    c->lent = s;
-    c->lent_at = at;
+    if (__builtin_expect(wf_is_kept_alive(s, t), 1)) {
+        return true;
+    }
+    wf_give_back(c, s); /* somebody may have left it to us meanwhile */
+    return false;
 }
 
-/* Loans are given back in the reverse order: the last one is that one. */
+/* The slot of a kept handle of this context, to be given back in the reverse order; NULL: pin it. */
+static inline wf_slot *wf_borrow(wf_ctx *c, weft_tensor t)
+{
+    if (!wf_slot_is_here(c, t) || c->nborrowed >= c->most_borrowed) {
+        return NULL;
+    }
+    wf_slot *s = wf_slot_at(c, t.slot);
+    return wf_borrow_at(c, s, t) ? s : NULL;
+}
+
+/* Something is, and nothing more can be until it has been given back. */
+static inline bool wf_lends_some(const wf_ctx *c)
+{
+    return atomic_load_explicit(&c->lent[0], memory_order_relaxed) != NULL;
+}
+
+static inline bool wf_is_lent(const wf_ctx *c, const wf_slot *s)
+{
+    return atomic_load_explicit(&c->lent[0], memory_order_acquire) == s ||
+           atomic_load_explicit(&c->lent[1], memory_order_acquire) == s;
+}
+
+/* Borrows s and t, which may be one, slots that this context has borrowed before and that may have been freed since, for a call of
+ * the user's function: short ops (eager/quick.h) need not borrow them again until wf_end_lend, which there must be; others would take
+ * longer to look than to borrow. Nothing is lent. */
+static inline void wf_lend(wf_ctx *c, wf_slot *s, wf_slot *t)
+{
+    atomic_store_explicit(&c->lent[0], s, memory_order_relaxed);
+    atomic_store_explicit(&c->lent[1], t, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+/* One of them may have been left to us. */
+void wf_lent_gone(wf_ctx *c, wf_slot *s, wf_slot *t);
+
 static inline void wf_end_lend(wf_ctx *c)
 {
-    wf_slot *s = atomic_load_explicit(&c->borrowed[c->nborrowed - 1], memory_order_relaxed);
-    c->lent = NULL;
-    wf_give_back(c, s);
-}
-
-/* Is t what is lent, and alive? */
-static inline bool wf_is_lent(const wf_ctx *c, weft_tensor t)
-{
-    const uint64_t st = atomic_load_explicit(&c->lent->state, memory_order_acquire);
-    return t.slot == c->lent_at && t.context == c->id &&
-           (st & ~WF_STATE_PINS) == (t.serial << 18 | WF_STATE_KEPT);
+    wf_slot *s = atomic_load_explicit(&c->lent[0], memory_order_relaxed);
+    wf_slot *t = atomic_load_explicit(&c->lent[1], memory_order_relaxed);
+    atomic_store_explicit(&c->lent[0], NULL, memory_order_release);
+    atomic_store_explicit(&c->lent[1], NULL, memory_order_release);
+    atomic_signal_fence(memory_order_seq_cst);
+    const uint64_t either = atomic_load_explicit(&s->state, memory_order_acquire) |
+                            atomic_load_explicit(&t->state, memory_order_acquire);
+    if (__builtin_expect((either & WF_STATE_DEAD) != 0, 0)) {
+        wf_lent_gone(c, s, t);
+    }
 }
 
 /* How a slot is held that must not go while it is used. */

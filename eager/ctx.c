@@ -645,7 +645,7 @@ weft_tensor weft_keep(weft_tensor t)
 /* A kept tensor of this context that nobody uses: marked DEAD and taken to be recycled in one step. */
 static bool free_unused(wf_ctx *c, weft_tensor t)
 {
-    if (t.context != c->id || c->nborrowed > 0 ||
+    if (t.context != c->id || c->nborrowed > 0 || wf_lends_some(c) ||
         t.slot / WF_CHUNK_SLOTS >= atomic_load_explicit(&c->nchunks, memory_order_relaxed)) {
         return false;
     }

@@ -28,14 +28,14 @@ typedef struct found {
     unsigned pinned; /* wf_hold */
 } found;
 
-/* Of a handle that no scope of this thread owns. NULL: that is for the general way to say. */
-__attribute__((noinline, unused)) static found pin(wf_ctx *c, weft_tensor t)
+/* Of a handle that no scope of this thread owns; s: the slot that it names, or NULL if it is not of this context. NULL: that is for the general way to say. */
+__attribute__((noinline, unused)) static found pin(wf_ctx *c, weft_tensor t, wf_slot *s)
 {
     wf_hold how = WF_HOLD_SCOPE;
-    if (c->lent && wf_is_lent(c, t)) {
-        return (found){c->lent, WF_HOLD_SCOPE};
+    if (s && c->nborrowed < c->most_borrowed && wf_borrow_at(c, s, t)) {
+        return (found){s, WF_HOLD_LENT};
     }
-    wf_slot *s = t.slot >= WF_ABSENT_SLOT ? NULL : wf_take_hold_kept(c, t, &how);
+    s = t.slot >= WF_ABSENT_SLOT ? NULL : wf_take_hold_kept(c, t, &how);
     return (found){s, (unsigned)how};
 }
 
@@ -54,8 +54,19 @@ __attribute__((noinline, unused)) static void let_go(wf_ctx *c, wf_slot *const *
 
 ALWAYS found look_up(wf_ctx *c, weft_tensor t)
 {
-    wf_slot *s = wf_slot_of(c, t);
-    return __builtin_expect(s != NULL, 1) ? (found){s, 0} : pin(c, t);
+    wf_slot *s = NULL;
+    if (__builtin_expect(wf_slot_is_here(c, t), 1)) {
+        s = wf_slot_at(c, t.slot);
+        const uint64_t st = atomic_load_explicit(&s->state, memory_order_acquire);
+        if (__builtin_expect(
+                WF_STATE_SERIAL(st) == t.serial && !(st & (WF_STATE_DEAD | WF_STATE_KEPT)), 1)) {
+            return (found){s, 0};
+        }
+        if (wf_is_lent(c, s) && wf_is_kept_alive(s, t)) {
+            return (found){s, 0};
+        }
+    }
+    return pin(c, t, s);
 }
 
 /* Memory of the host that holds a value, or will when the trace `mine` has run. */

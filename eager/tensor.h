@@ -449,9 +449,8 @@ typedef struct wf_ctx {
     wf_slot *_Atomic borrowed[WF_BORROWS];
     uint32_t nborrowed, most_borrowed;
     atomic_bool lends; /* it has written some down */
-    /* One of them that is held for the length of a call of the user's function, and its number; NULL: none. */
-    wf_slot *lent;
-    uint32_t lent_at;
+    /* Beside those, held for the length of a call of the user's function (wf_lend): two, that may be the same, or NULL. */
+    wf_slot *_Atomic lent[2];
     wf_gone gone[WF_GONE]; /* that this thread let go of last */
     uint32_t ngone;
     struct wf_ctx *next_free;
@@ -479,11 +478,16 @@ static inline wf_slot *wf_slot_at(wf_ctx *c, uint32_t i)
 }
 
 /* -- handles to slots ------------------------------------------------------------------------------ */
+/* Does t name a slot of c, whatever is in it? */
+static inline bool wf_slot_is_here(const wf_ctx *c, weft_tensor t)
+{
+    return t.context == c->id && t.slot != 0 &&
+           t.slot / WF_CHUNK_SLOTS < atomic_load_explicit(&c->nchunks, memory_order_relaxed);
+}
 /* The live slot of a handle that a scope of this thread owns; NULL: it is another, see wf_pin. */
 static inline wf_slot *wf_slot_of(wf_ctx *c, weft_tensor t)
 {
-    if (t.context != c->id || t.slot == 0 ||
-        t.slot / WF_CHUNK_SLOTS >= atomic_load_explicit(&c->nchunks, memory_order_relaxed)) {
+    if (!wf_slot_is_here(c, t)) {
         return NULL;
     }
     wf_slot *s = wf_slot_at(c, t.slot);

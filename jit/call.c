@@ -364,6 +364,12 @@ static inline uint64_t place_of(const weft_tensor *t)
     return place;
 }
 
+/* The same handle? */
+static inline bool is_same(const weft_tensor *a, const weft_tensor *b)
+{
+    return ((place_of(a) ^ place_of(b)) | (a->serial ^ b->serial)) == 0;
+}
+
 /* A call that the first seat has paid for is not made on its account. */
 static weft_status refund(weft_jit *j, const weft_tensor *in, int n_in, weft_tensor *out)
 {
@@ -391,20 +397,22 @@ static inline void leave(wf_ctx *c, uint32_t scope, wf_slot *s, weft_tensor *r)
 
 /*
  * A seat's call of one result: in the caller's scope where that is empty, else in one of its own, out of which the result moves (`inside`). The
- * result and nothing else is there afterwards, or wf_call_end sees to it. first: in[0], borrowed for the call, or NULL. What all this costs beside the
- * function is some 110 instructions; an add of few elements takes eight times as many. Conditions are ored, as a product of few rows, whose loops
- * differ from call to call, is slowed down by every branch that the processor remembers between them.
+ * result and nothing else is there afterwards, or wf_call_end sees to it. first: in[0], borrowed for the call, with in[1] where the seat knows that, or NULL. What all this costs beside the
+ * function is some 150 instructions; borrowing saves 75 of them for each argument that the seat knows. What is asked of the result is ored, as a product
+ * of few rows, whose loops differ from call to call, is slowed down by every branch that the processor remembers between them.
  */
 static inline __attribute__((always_inline)) weft_status run_plain(weft_jit *j,
                                                                    const weft_tensor *in, int n_in,
                                                                    weft_tensor *out, wf_ctx *c,
                                                                    wf_slot *first, bool inside)
 {
+    const wf_seat_arg *second = &j->seat[0].second;
     const uint64_t errors = c->error_seen;
     const uint32_t scope = c->depth;
     weft_tensor r = WEFT_NONE; /* in and out may be one array */
     if (first) {
-        wf_lend(c, first, in[0].slot);
+        const bool both = n_in > 1 && is_same(&in[1], &second->t);
+        wf_lend(c, first, both ? second->lends : first);
     }
     int rc = (int)j->fn(j->self, in, n_in, &r, 1);
     if (first) {
@@ -483,6 +491,7 @@ __attribute__((noinline)) static weft_status run_other(weft_jit *j, const weft_t
     if (!fits) {
         return refund(j, in, n_in, out);
     }
+    wf_seat_meet(seat, c, in, n_in);
     if (how != WF_HOLD_PINNED) {
         seat->known[in[0].slot % WF_KNOWN] = (wf_seat_arg){in[0], how == WF_HOLD_LENT ? a : NULL};
     }
@@ -494,29 +503,25 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
                            int n_out)
 {
     wf_ctx *c = wf_tls_ctx;
-    /* no address has its highest bit set, nor is one less than 0 */
-    const uint64_t none = ((uintptr_t)j - 1) | ((uintptr_t)c - 1) | ((uintptr_t)in - 1) |
-                          ((uintptr_t)out - 1) | (uint64_t)((int64_t)n_in - 1);
-    if (__builtin_expect((none >> 63 | (uint64_t)(uint32_t)(n_out ^ 1)) != 0, 0)) {
+    if (__builtin_expect(!j || !in || !out || n_in < 1 || n_out != 1, 0)) {
         return wf_call_watched(j, in, n_in, out, n_out, NULL);
     }
     wf_seat *seat = &j->seat[0];
     const wf_ctx *owner = atomic_load_explicit(&seat->owner, memory_order_relaxed);
     const int64_t left = atomic_load_explicit(&seat->left, memory_order_relaxed) - 1;
-    const uint64_t odd = ((uintptr_t)owner ^ (uintptr_t)c) | (uintptr_t)c->recorder |
-                         (uintptr_t)c->region.of | (uint64_t)left >> 63 | (uint64_t)wf_prof_is_on();
-    if (__builtin_expect(odd != 0, 0)) {
+    /* (a seat without an owner has no calls left: past it there is a context) */
+    if (__builtin_expect(owner != c || left < 0 || c->recorder || c->region.of || wf_prof_is_on(),
+                         0)) {
         return wf_call_watched(j, in, n_in, out, n_out, NULL);
     }
     atomic_store_explicit(&seat->left, left, memory_order_relaxed);
-    const uint64_t place = place_of(in);
-    const uint32_t slot = (uint32_t)place;
+    const uint32_t slot = (uint32_t)place_of(in);
     const wf_seat_arg *known = &seat->known[slot % WF_KNOWN];
-    if ((place ^ place_of(&known->t)) | (in[0].serial ^ known->t.serial)) {
+    if (!is_same(in, &known->t)) {
         return run_other(j, in, n_in, out, c);
     }
     /* lent, if it was that of the call before */
-    wf_slot *first = slot == seat->latest && c->nborrowed < c->most_borrowed ? known->lends : NULL;
+    wf_slot *first = slot == seat->latest && !wf_lends_some(c) ? known->lends : NULL;
     seat->latest = slot;
     return c->scopes[c->depth].head ? run_inside(j, in, n_in, out, c, first)
            : first                  ? run_lent(j, in, n_in, out, c, first)

@@ -10,7 +10,7 @@
  *
  * Long calls (WORTH) have shorter trials, which wait until one part in BUDGET of the time pays for them, and none where the
  * function would take much more memory op by op. Short calls (SHORT) are worth less than a look at them: a thread gets a seat with
- * GIVEN calls that it may make without one (the straight way is in call.c), if their first arguments are like those of kinds that
+ * GIVEN calls that it may make without one, GIVEN_LATER where all looks found the same kind (the straight way is in call.c), if their first arguments are like those of kinds that
  * it has seen run plainly, and of no other.
  *
  * Calls whose plan is dropped at the limit of max_plans and built again have their trial at once: what is timed there are
@@ -44,9 +44,11 @@ enum {
     SHORT = 20000,     /* ns */
     GIVEN =
         126, /* calls without a look at the arguments; 127 is a prime: every period of kinds is seen */
-    RECENT = 1024, /* looks */
-    LISTED = 16,   /* kinds that weft_jit_explain describes */
-    MEMORY = 16,   /* a trial may take one part in so many of the machine's memory */
+    STEADY = 16,        /* looks in a row that found the same kind: the next are as rare as ... */
+    GIVEN_LATER = 1020, /* (1021 is one, too) */
+    RECENT = 1024,      /* looks */
+    LISTED = 16,        /* kinds that weft_jit_explain describes */
+    MEMORY = 16,        /* a trial may take one part in so many of the machine's memory */
 };
 
 bool wf_call_may_run_eagerly(const weft_jit_args *a)
@@ -313,6 +315,18 @@ wf_seat *wf_seat_take(weft_jit *j, wf_ctx *c)
     return s;
 }
 
+void wf_seat_meet(wf_seat *s, wf_ctx *c, const weft_tensor *in, int n_in)
+{
+    wf_hold how = WF_HOLD_SCOPE;
+    wf_slot *a = n_in > 1 ? wf_take_hold(c, in[1], &how) : NULL;
+    if (a) {
+        wf_end_hold(c, a, how);
+    }
+    if (how == WF_HOLD_LENT) {
+        s->second = (wf_seat_arg){in[1], a};
+    }
+}
+
 /* What is left of its calls. */
 static void take_back(wf_seat *s)
 {
@@ -340,13 +354,13 @@ static void shut(weft_jit *j, const wf_ctx *c, const wf_call_kind *k)
 }
 
 /* A call of this kind has run the function: so may the next ones of this thread. */
-static void give_calls(weft_jit *j, wf_ctx *c, wf_way *w, const wf_call_kind *k)
+static void give_calls(weft_jit *j, wf_ctx *c, wf_way *w, const wf_call_kind *k,
+                       const weft_tensor *in, int n_in)
 {
     const int at = (int)(k->first >> 6);
     const uint64_t bit = UINT64_C(1) << (k->first & 63);
     const int64_t until = atomic_load_explicit(&w->left, memory_order_relaxed) - 1;
-    const int64_t n = until < GIVEN ? until : GIVEN;
-    if (n <= 0 || !atomic_load_explicit(&w->is_short, memory_order_relaxed) ||
+    if (until <= 0 || !atomic_load_explicit(&w->is_short, memory_order_relaxed) ||
         atomic_load_explicit(&j->shut[at], memory_order_relaxed) & bit) {
         return;
     }
@@ -355,6 +369,10 @@ static void give_calls(weft_jit *j, wf_ctx *c, wf_way *w, const wf_call_kind *k)
         return;
     }
     s->may[at] |= bit;
+    wf_seat_meet(s, c, in, n_in);
+    s->steady = s->way == w ? s->steady + 1 : 0;
+    s->way = w;
+    const int64_t most = s->steady < STEADY ? GIVEN : GIVEN_LATER, n = until < most ? until : most;
     if (atomic_load_explicit(&s->left, memory_order_relaxed) > 0) {
         return;
     }
@@ -467,7 +485,7 @@ bool wf_call_eagerly(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, we
         keep_least(&w->best[1], wf_plan_now() - t->start);
         look_at_long(j, w);
     } else if (!timed && n_in > 0 && !atomic_load_explicit(&w->trial, memory_order_relaxed)) {
-        give_calls(j, c, w, &t->kind);
+        give_calls(j, c, w, &t->kind, in, n_in);
     }
     return true;
 }

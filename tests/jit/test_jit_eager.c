@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "eager/borrow.h"
 #include "eager/tensor.h"
 #include "jit/call_impl.h"
 #include "jit/plan_int.h"
@@ -361,6 +362,113 @@ Test(eager, errors_that_the_function_brings)
     cr_assert_eq(s, WEFT_ESHAPE);
     cr_assert(strstr(weft_last_error(), "f32[77]"), "%s", weft_last_error());
     weft_free(x);
+}
+
+/* Two arguments that come again are borrowed for the call. Then the function, or another thread, frees them. */
+typedef struct lender {
+    int frees[2]; /* argument i: 1: the function, 2: another thread */
+    bool lent;    /* both were when it ran last */
+} lender;
+
+static void *frees_it(void *handle)
+{
+    return weft_free(*(const weft_tensor *)handle) == WEFT_OK ? handle : NULL;
+}
+
+static void free_here_or_there(weft_tensor t, bool there)
+{
+    pthread_t thread;
+    void *done = there ? NULL : frees_it(&t);
+    cr_assert(!there || pthread_create(&thread, NULL, frees_it, &t) == 0);
+    cr_assert(!there || pthread_join(thread, &done) == 0);
+    cr_assert_eq(done, &t);
+}
+
+FN(lends)
+{
+    lender *l = self;
+    wf_ctx *c = wf_ctx_get();
+    (void)n_in, (void)n_out;
+    l->lent = wf_lends_some(c) && wf_is_lent(c, wf_slot_at(c, in[0].slot)) &&
+              wf_is_lent(c, wf_slot_at(c, in[1].slot));
+    take_us(c->recorder ? 5 : 1);
+    out[0] = weft_add(in[0], in[1]);
+    for (int i = 0; i < 2; i++) {
+        if (l->frees[i]) {
+            free_here_or_there(in[i], l->frees[i] == 2);
+            check_error("a freed argument", weft_add(in[i], out[0]), WEFT_EHANDLE, "dead");
+        }
+    }
+    return WEFT_OK;
+}
+
+/* A call inside a call, which lends nothing more. */
+FN(lends_inside)
+{
+    weft_jit *const *inner = self;
+    weft_tensor y;
+    (void)n_out;
+    take_us(wf_ctx_get()->recorder ? 5 : 1);
+    OK(weft_jit_call(*inner, in, n_in, &y, 1));
+    out[0] = weft_sub(weft_add(in[0], in[1]), y);
+    return WEFT_OK;
+}
+
+static void call_pair(weft_jit *j, const weft_tensor *in, double want, int times)
+{
+    for (int i = 0; i < times; i++) {
+        const weft_scope s = weft_scope_begin();
+        weft_tensor y;
+        OK(weft_jit_call(j, in, 2, &y, 1));
+        cr_assert_eq(weft_item_f64(weft_max(y)), want);
+        weft_scope_end(s);
+    }
+}
+
+Test(eager, arguments_that_are_borrowed)
+{
+    enum { SAME = 9 /* one tensor twice */ };
+    for (int how = 0; how <= SAME; how++) {
+        lender l = {.lent = false};
+        weft_jit *j = weft_jit_trace(lends, &l), *outer = weft_jit_trace(lends_inside, &j);
+        weft_tensor in[2] = {weft_keep(weft_full(weft_shape(3), 1, WEFT_F32))};
+        in[1] = how == SAME ? in[0] : weft_keep(weft_full(weft_shape(3), 2, WEFT_F32));
+        const double sum = how == SAME ? 2 : 3;
+        call_pair(j, in, sum, 2 * CALLS);
+        cr_assert(l.lent);
+        call_pair(outer, in, 0, 2 * CALLS);
+        cr_assert(!wf_lends_some(wf_ctx_get()));
+        call_pair(j, in, sum, 2);
+        l.frees[0] = how == SAME ? 2 : how % 3;
+        l.frees[1] = how == SAME ? 0 : how / 3;
+        call_pair(j, in, sum, 1);
+        cr_assert(l.lent && !wf_lends_some(wf_ctx_get()), "way %d", how);
+        for (int i = 0; i < 2 - (how == SAME); i++) {
+            cr_assert_eq(weft_free(in[i]), l.frees[i] ? WEFT_EHANDLE : WEFT_OK);
+        }
+        cr_assert_eq(weft_leak_report(NULL), 0);
+        weft_jit_free(j);
+        weft_jit_free(outer);
+    }
+}
+
+/* A kind that is all there is needs few looks; two by turns are looked at as ever. */
+Test(eager, looks_that_find_the_same)
+{
+    for (int kinds = 1; kinds <= 2; kinds++) {
+        lender l = {.lent = false};
+        weft_jit *j = weft_jit_trace(lends, &l);
+        const weft_tensor x = weft_full(weft_shape(3), 2, WEFT_F32);
+        const weft_tensor other = weft_full(weft_shape(1), 2, WEFT_F32);
+        const weft_tensor in[2][2] = {{x, x}, {x, other}};
+        for (int i = 0; i < 20000; i++) {
+            call_pair(j, in[i % kinds], 4, 1);
+        }
+        const int64_t looks = atomic_load(&j->looks);
+        cr_assert(kinds == 1 ? looks < 210 : looks > 230, "%d kinds: %d looks", kinds, (int)looks);
+        cr_assert_geq(stats_of(j).eager, 19000);
+        weft_jit_free(j);
+    }
 }
 
 /* No room for the call's scope: an error, and no handles, either way. */
