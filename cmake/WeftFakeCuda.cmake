@@ -25,16 +25,21 @@ set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS tests/jit/shim/fi
 
 # Several thousand short texts a run: starting gcc, its assembler and a linker is most of it, gold being the quicker one. tcc is
 # one process, a tenth of the time.
-string(APPEND weft_fake_cc " -std=gnu17 -w -fPIC -fno-math-errno -fwrapv -fno-strict-aliasing")
+string(APPEND weft_fake_cc " -std=gnu17 -w -fPIC -nostdlib -fno-math-errno -fwrapv -fno-strict-aliasing")
 if(weft_links_by_gold)
     string(APPEND weft_fake_cc " -fuse-ld=gold")
 endif()
+# tcc says of a write to what is const, and of a function without a declaration, no more than a warning.
+set(weft_fake_quick_cc "${weft_fake_cc} -O0 -ffp-contract=off")
 find_program(WEFT_FAKE_TCC tcc)
-if(WEFT_FAKE_TCC)
-    set(weft_fake_quick_cc "${WEFT_FAKE_TCC} -w")
-    execute_process(COMMAND ${WEFT_FAKE_TCC} -v OUTPUT_VARIABLE weft_fake_tcc_version OUTPUT_STRIP_TRAILING_WHITESPACE)
-else()
-    set(weft_fake_quick_cc "${weft_fake_cc} -O0 -ffp-contract=off")
+if(WEFT_FAKE_TCC) # one that takes C11
+    file(WRITE "${CMAKE_CURRENT_BINARY_DIR}/tcc.c" "_Static_assert(sizeof(int) == 4, \"\");\nfloat f(unsigned long long x) { return x; }\n")
+    execute_process(COMMAND ${WEFT_FAKE_TCC} -Werror -shared tcc.c -o tcc.so WORKING_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}"
+        RESULT_VARIABLE weft_fake_tcc_fails OUTPUT_QUIET ERROR_QUIET)
+    if(NOT weft_fake_tcc_fails)
+        set(weft_fake_quick_cc "${WEFT_FAKE_TCC} -Werror")
+        execute_process(COMMAND ${WEFT_FAKE_TCC} -v OUTPUT_VARIABLE weft_fake_tcc_version OUTPUT_STRIP_TRAILING_WHITESPACE)
+    endif()
 endif()
 string(SHA256 weft_fake_version
     "${weft_fake_a}${weft_fake_b}${weft_fake_c}${weft_fake_d}${weft_fake_cc_version}${weft_fake_cc}${weft_fake_tcc_version}${weft_fake_quick_cc}")

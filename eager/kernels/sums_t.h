@@ -471,13 +471,12 @@ static void FN(tree)(void *outv, const void *xv, int64_t stride, int64_t rows, i
                           : rows <= 4 * WF_LANES ? 4 * WF_LANES
                                                  : (rows + eight - 1) / eight * eight;
     const int64_t worth = stride * (int64_t)sizeof(S) % 512 == 0 ? 1 << 17 : 1 << 19;
-    const bool flat =
-        rows <= WF_LANES
-            ? rows * 4 > slots * 3
-            : WF_VBYTES < 64 && !wf_amd_zen5() && cols * (int64_t)sizeof(S) >= 4 * 64 &&
-                  ((rows * 8 >= slots * 7 && bytes >= worth) ||
-                   (rows * 4 >= slots * 3 && bytes >= 2 * worth) ||
-                   (rows * 16 >= slots * 9 && bytes > WF_NEAR_BYTES));
+    const bool flat = rows <= WF_LANES ? rows * 4 > slots * 3
+                                       : WF_VBYTES < 64 && !wf_amd_zen5() &&
+                                             cols * (int64_t)sizeof(S) >= 4 * 64 &&
+                                             ((rows * 8 >= slots * 7 && bytes >= worth) ||
+                                              (rows * 4 >= slots * 3 && bytes >= 2 * worth) ||
+                                              (rows * 16 >= slots * 9 && bytes > WF_NEAR_BYTES));
     if (!strips && flat && cols % (2 * VN) == 0) {
         FN(flat)(outv, xv, stride, rows, cols);
         return;

@@ -257,8 +257,7 @@ static int build(program p, const char *folder, const char *target)
     if (fclose(f) != 0)
         return COMPILATION;
     snprintf(command, sizeof command,
-             "%s -I" FAKE_SOURCE_DIR
-             "/tests/jit/shim %s -shared -nostdlib -Wl,--whole-archive " FAKE_MACHINE
+             "%s -I" FAKE_SOURCE_DIR "/tests/jit/shim %s -shared -Wl,--whole-archive " FAKE_MACHINE
              " -Wl,--no-whole-archive -o %s.so -lm 2>%s && mv %s.so %s",
              compiler(p), path, base, log, base, target);
     const int status = system(command);

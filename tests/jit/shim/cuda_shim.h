@@ -41,7 +41,7 @@ shim_machine *shim;
 #define __align__(n) __attribute__((aligned(n)))
 #define SHIM_SHUFFLE(mask, v, down, from, width)                                                   \
     ({                                                                                             \
-        __typeof__(v) v_ = (v);                                                                    \
+        __typeof__(1 ? (v) : (v)) v_ = (v); /* not const */                                        \
         shim->shuffle(__LINE__, mask, &v_, sizeof v_, down, from, width);                          \
         v_;                                                                                        \
     })
