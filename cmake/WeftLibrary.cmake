@@ -81,7 +81,8 @@ function(weft_generator file macro)
     set_source_files_properties(${file} PROPERTIES COMPILE_DEFINITIONS "${macro}=\"${all}\"")
 endfunction()
 foreach(file IN ITEMS backend llvm) # both libraries have it, and are used together if they agree
-    weft_generator(jit/codegen_cpu/${file}.c WF_LL_GENERATOR jit/codegen_cpu/render* jit/codegen_cpu/llvm*.[ch])
+    weft_generator(jit/codegen_cpu/${file}.c WF_LL_GENERATOR jit/codegen_cpu/render* jit/codegen_cpu/llvm*.[ch]
+        jit/ir/backend.h) # (it says how large a launch's frame is)
 endforeach()
 # Kernels written by hand go into the library as text, without comments (but those where sections begin) and
 # indentation: two thirds of it; where there is zlib, compressed: a fifth of that.

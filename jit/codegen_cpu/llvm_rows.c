@@ -277,7 +277,7 @@ static void place_rests(rows *x, int64_t begin, int64_t end)
 {
     const wf_llr_head *h = x->head;
     const int64_t beyond = x->whole + GROUP - x->n;
-    x->open = end;
+    x->open = x->n > 0 ? end : begin; /* rows of nothing have nothing to read */
     for (int i = h->ndst; i < h->noperand; i++) {
         const int64_t stride = x->size[i + 1];
         x->rest[i] = x->place[i];
