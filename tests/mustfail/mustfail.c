@@ -132,9 +132,7 @@ Test(mustfail, lost_memory)
 Test(mustfail, past_the_end)
 {
     float *x = calloc(15, sizeof *x);
-    weft_free(weft_add(
-        weft_from_blob(&(weft_blob_args){.data = x, .shape = weft_shape(16), .dtype = WEFT_F32}),
-        weft_f(1)));
+    weft_free(weft_add(weft_from_blob(x, weft_shape(16), WEFT_F32), weft_f(1)));
     free(x);
 }
 #endif
