@@ -656,10 +656,9 @@ static int multiply_in_order(const blocks *w, const wf_gemm_block *g)
 
 static int run_block(const blocks *w, const wf_gemm_block *g)
 {
-    enum { ROWS_IN_TILES = 64 };
     if (w->way == BY_KERNELS && is_turned(g))
         return multiply_turned(g);
-    if (w->way == BY_KERNELS && g->bias && g->bias_rs && g->m > ROWS_IN_TILES) {
+    if (w->way == BY_KERNELS && g->bias && g->bias_rs && g->m > WF_GEMM_BIAS_ROWS) {
         /* Many rows that lie far apart: a pass behind them costs less (Zen 3, 96 rows of 3136, 16 terms: 1.2 and 1.45). */
         wf_gemm_block sums = *g;
         sums.bias = NULL;

@@ -26,6 +26,9 @@ static inline int64_t wf_gemm_slice(int64_t k)
     return slices > 1 ? (k + slices - 1) / slices : k;
 }
 
+/* Rows of a block up to which the kernels add a bias of rows in their tiles at little cost: they keep it in vectors. */
+enum { WF_GEMM_BIAS_ROWS = 64 };
+
 /* One product on one thread; the scratch comes from the caller so that the kernels cannot fail. */
 typedef struct wf_gemm_block {
     int dtype; /* f32, f64, bf16, f16 */

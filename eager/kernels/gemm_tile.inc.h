@@ -142,9 +142,6 @@ static ONCE int64_t F(tile)(const F(panel_tiles) * t, int64_t rows, const T *a, 
     return rows;
 }
 
-/* Rows of which the bias is kept in vectors for all panels. */
-#define SPREAD 64
-
 #if TILE_ALL
 /* A full tile that leaves its panel of B packed for the next ones: the copy's misses are under its arithmetic. */
 static ONCE void F(tile_first)(const F(panel_tiles) * t, const T *a, const T *b, int64_t ldb, T *c,
@@ -246,7 +243,8 @@ static ONCE void F(last_panel)(F(panel_tiles) * t, int64_t m, const T *a, int64_
     t->ldc = NR;
     t->from_rs = bias_rs;
     if (bias && !bias_rs) {
-        memset(vectors, 0, sizeof vectors);
+        V_STORE(vectors, V_SET1(0)); /* one row for all */
+        V_STORE(vectors + VL, V_SET1(0));
         memcpy(vectors, bias, (size_t)t->nr * sizeof(T));
     }
     for (int64_t i = 0, rows; i < m; i += rows, a += rows * step) {
@@ -289,9 +287,11 @@ static void F(slice)(int64_t m, int64_t n, int64_t kc, const T *a, int64_t a_rs,
     const int64_t rs = a_rs ? a_rs : 1, step = a_rs ? a_rs : kc; /* of rows of a tile, and of all */
     const int ahead = TILE_ALL && direct && !turned && m >= 4 * MR && ldb >= FAR_APART;
     const int64_t share = ahead ? kc * MR / (m - MR) : 0; /* rows of B for a tile of A */
-    const int64_t bias_rs = bias && g->bias_rs ? NR : 0, bias_step = m <= SPREAD ? bias_rs : 0;
+    const int64_t bias_rs = bias && g->bias_rs ? NR : 0,
+                  bias_step = m <= WF_GEMM_BIAS_ROWS ? bias_rs : 0;
     const int64_t from_step = add ? ldc : bias_step;
-    T vectors[SPREAD * NR]; /* the bias of all rows, of those of a tile, or of the columns */
+    T vectors[WF_GEMM_BIAS_ROWS *
+              NR]; /* the bias of all rows, of those of a tile, or of the columns */
     for (int64_t j = 0; j < n; j += NR) {
         int64_t nr = n - j < NR ? n - j : NR;
         int in_place = direct && !turned && nr % VL == 0;
@@ -314,7 +314,7 @@ static void F(slice)(int64_t m, int64_t n, int64_t kc, const T *a, int64_t a_rs,
             V_STORE(vectors, V_LOAD(bias + j));
             if (nr > VL)
                 V_STORE(vectors + VL, V_LOAD(bias + j + VL));
-        } else if (bias && j == 0 && m <= SPREAD)
+        } else if (bias && j == 0 && m <= WF_GEMM_BIAS_ROWS)
             F(spread)(m, bias, vectors);
         const T *ai = a, *next = share ? direct + j + 2 * NR - 1 : NULL;
         const T *from = add ? c + j : bias ? vectors : NULL; /* is added to the sums at once */
@@ -355,5 +355,4 @@ static void F(slice)(int64_t m, int64_t n, int64_t kc, const T *a, int64_t a_rs,
 #undef TILE_CASE
 #undef TILE_ALL
 #undef TILE_TWICE
-#undef SPREAD
 #undef NR
