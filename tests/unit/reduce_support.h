@@ -16,6 +16,7 @@
 #include "eager/cpuid.h"
 #include "eager/exec.h"
 #include "eager/pool.h"
+#include "tests/support/table.h"
 
 #define UNUSED __attribute__((unused))
 
@@ -232,7 +233,7 @@ UNUSED static double view_get(const wf_view *v, int64_t flat)
 {
     return get_elem(v->data, v->dtype, offset_of(v, flat));
 }
-/* Random elements as they are stored, a prime number of them: each row of an operand has others. */
+/* Random elements as they are stored (tests/support/table.h). */
 enum { ELEMENTS = 16381, KINDS = 4 };
 UNUSED static const char *random_elements(int dt, int kind)
 {
@@ -272,16 +273,9 @@ UNUSED static void fill_operand(operand *o, int kind)
     int64_t from = pick(ELEMENTS);
     for (int64_t r = 0; r < rows; r++) {
         char *to = (char *)v->data + row[r] * (int64_t)size;
-        for (int64_t i = 0, some; i < n; i += some) {
-            some = n - i < ELEMENTS - from ? n - i : ELEMENTS - from;
-            const char *in = elements + (size_t)from * size;
-            if (step == 1) {
-                memcpy(to + i * (int64_t)size, in, (size_t)some * size);
-            }
-            for (int64_t k = 0; k < some && step != 1; k++) {
-                memcpy(to + (i + k) * step * (int64_t)size, in + (size_t)k * size, size);
-            }
-            from = (from + some) % ELEMENTS;
+        const int64_t each = step == 1 ? n : 1;
+        for (int64_t i = 0; i < n; i += each) {
+            from = table_take(to + i * step * (int64_t)size, elements, ELEMENTS, from, each, size);
         }
     }
     free(row);

@@ -21,6 +21,7 @@
 #include "eager/pool.h"
 #include "jit/ir/dtype.h"
 #include "tests/support/effort.h"
+#include "tests/support/table.h"
 
 ONE_THREAD_BEGIN
 
@@ -72,7 +73,7 @@ static double get(const void *p, int dtype, int64_t i)
     }
 }
 
-/* Operands are pieces of a table of random numbers as the type has them, of a prime number of them: each row has others. */
+/* Pieces of random numbers as the type has them (tests/support/table.h). */
 enum { NUMBERS = 16381 };
 static void *new_numbers(int dtype, size_t count)
 {
@@ -83,11 +84,7 @@ static void *new_numbers(int dtype, size_t count)
     known[dtype] = true;
     const size_t size = wf_dtype_size(dtype);
     char *p = malloc(count * size);
-    size_t from = (size_t)between(0, NUMBERS - 1);
-    for (size_t i = 0, some; i < count; i += some, from = 0) {
-        some = count - i < NUMBERS - from ? count - i : NUMBERS - from;
-        memcpy(p + i * size, (const char *)of[dtype] + from * size, some * size);
-    }
+    table_take(p, of[dtype], NUMBERS, between(0, NUMBERS - 1), (int64_t)count, size);
     return p;
 }
 

@@ -15,6 +15,7 @@
 #include "eager/pool.h"
 #include "eager/program.h"
 #include "tests/support/effort.h"
+#include "tests/support/table.h"
 #include "tests/unit/nan.h"
 
 WF_EXEC_DECL(reduce);
@@ -130,7 +131,7 @@ static int add(pair *w, wf_view v, void *memory, int id, int level)
     return w->count++;
 }
 
-/* Random numbers as the type has them, a prime number of them: each row of a tensor has others. */
+/* Random numbers as the type has them (tests/support/table.h). */
 enum { NUMBERS = 65521 };
 static const char *numbers(int dtype)
 {
@@ -152,12 +153,7 @@ static const char *numbers(int dtype)
 
 static void fill_random(void *data, int dtype, int64_t n)
 {
-    const int64_t size = (int64_t)wf_dtype_size(dtype);
-    int64_t from = below(NUMBERS);
-    for (int64_t i = 0, some; i < n; i += some, from = 0) {
-        some = n - i < NUMBERS - from ? n - i : NUMBERS - from;
-        memcpy((char *)data + i * size, numbers(dtype) + from * size, (size_t)(some * size));
-    }
+    table_take(data, numbers(dtype), NUMBERS, below(NUMBERS), n, wf_dtype_size(dtype));
 }
 
 enum { PLAIN, TURNED, COLUMN, GAPPED, LAYOUTS };
