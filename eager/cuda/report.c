@@ -65,10 +65,11 @@ static void put_tensors(wf_report *r, int ordinal)
     wf_report_tensors(r, top, fn ? fn(ordinal, top, TOP) : 0);
 }
 
-static const char *remedy(const wf_cuda_memory *m, int64_t wanted)
+/* capped: the driver was not asked. It gives more at a time than was requested, so sums of bytes do not tell. */
+static const char *remedy(const wf_cuda_memory *m, int64_t wanted, bool capped)
 {
     int64_t cached = m->reserved_bytes - m->live_bytes;
-    if (m->cap && m->live_bytes + wanted > m->cap) {
+    if (capped) {
         return "raise the cap (weft_cuda_set_cap, WEFT_CUDA_CAP), or hold less";
     }
     if (cached >= wanted) {
@@ -93,7 +94,8 @@ int wf_cuda_report_oom(wf_cuda_device *d, size_t nbytes, int cache_code, wf_why 
     int64_t cached = m.reserved_bytes - m.live_bytes;
     int64_t others = (int64_t)(total - unused) - m.reserved_bytes;
     double torn = cached > 0 ? 100.0 * (1.0 - (double)m.largest_free / (double)cached) : 0;
-    const char *what = remedy(&m, (int64_t)nbytes);
+    const bool capped = cache_code == WF_CACHE_CAP;
+    const char *what = remedy(&m, (int64_t)nbytes, capped);
     wf_report_put(&r, "out of memory on cuda:%d (%s)\n", d->ordinal, d->info.name);
     wf_report_put(&r, "requested            %s\n", wf_size_text((int64_t)nbytes));
     wf_report_put(&r, "free on the device   %s of %s\n", wf_size_text((int64_t)unused),
@@ -109,9 +111,10 @@ int wf_cuda_report_oom(wf_cuda_device *d, size_t nbytes, int cache_code, wf_why 
     put_tensors(&r, d->ordinal);
     wf_report_put(&r, "what to do: %s\n", what);
     wf_fail(why, WEFT_ENOMEM,
-            "cuda:%d has no %s left: %s of %s are free, weft holds %s (%s in use, largest cached "
-            "block %s)",
-            d->ordinal, wf_size_text((int64_t)nbytes), wf_size_text((int64_t)unused),
+            "cuda:%d has no %s left%s%s: %s of %s are free, weft holds %s (%s in use, largest "
+            "cached block %s)",
+            d->ordinal, wf_size_text((int64_t)nbytes), capped ? " below its cap of " : "",
+            capped ? wf_size_text(m.cap) : "", wf_size_text((int64_t)unused),
             wf_size_text((int64_t)total), wf_size_text(m.reserved_bytes),
             wf_size_text(m.live_bytes), wf_size_text(m.largest_free));
     wf_hint(why, "%s; weft_cuda_oom_report() lists the largest tensors", what);

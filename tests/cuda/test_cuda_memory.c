@@ -90,6 +90,12 @@ Test(cuda_memory, the_report_of_memory_that_is_not_there)
     OK(wf_cuda_set_cap(0, (int64_t)(310 * MIB), &why));
     cr_assert_null(wf_cuda_alloc(0, 20 * MIB, &why));
     cr_assert(strstr(why.hint, "cap") && strstr(wf_cuda_oom_text(), "310.00 MiB"), "%s", why.hint);
+    /* there is room for the request, but not for the piece of memory that the driver gives */
+    OK(wf_cuda_set_cap(0, (int64_t)(304 * MIB) + 1000, &why));
+    cr_assert_null(wf_cuda_alloc(0, 500, &why));
+    cr_assert(strstr(why.rule, "no 500 bytes left below its cap of 304.00 MiB: ") &&
+                  strstr(why.hint, "raise the cap"),
+              "%s; %s", why.rule, why.hint);
     cr_assert_eq(wf_cuda_set_cap(0, -1, &why), WEFT_EINVALID);
     OK(wf_cuda_set_cap(0, 0, &why));
     wf_cuda_free(block(100 * MIB));
