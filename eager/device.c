@@ -338,7 +338,8 @@ weft_tensor(weft_to)(weft_tensor x, weft_device device)
         return wf_api_alias(x, &a.type);
     }
     int64_t ints[2] = {to, a.device};
-    return wf_op1(WF_OP_COPY, &(wf_attr){.n_ints = 2, .ints = ints}, x);
+    WF_CALLED(w, "to", x);
+    return wf_called_end(&w, wf_op1(WF_OP_COPY, &(wf_attr){.n_ints = 2, .ints = ints}, x));
 }
 
 weft_device weft_default_device(void)

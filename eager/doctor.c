@@ -38,14 +38,14 @@ static const char *compiler(char *out, size_t n)
     }
     void *lib = dlopen(file, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
     if (!lib || !wf_cuda_library_symbol(lib, "nvrtcVersion", &version)) {
-        return "not found";
+        return "not found, without which no GPU computes";
     }
     version(&major, &minor);
     snprintf(out, n, "%d.%d", major, minor);
     return out;
 }
 
-/* A library that is found and does not start on the first GPU leaves all to weft's own kernels. */
+/* A library that is not found, or does not start on the first GPU, leaves all to weft's own kernels. */
 static void library(FILE *out, const char *label, const char *name, bool (*there)(int ordinal),
                     const char *remark)
 {
@@ -53,8 +53,8 @@ static void library(FILE *out, const char *label, const char *name, bool (*there
     const bool found = !strstr(name, "not found") && !strstr(name, "missing");
     wf_why ignored = {0};
     const bool idle = found && wf_cuda_open(0, &ignored) == 0 && !there(0);
-    snprintf(line, sizeof line, "%s%s", name,
-             idle ? ", which does not start on cuda:0: weft's own kernels" : "");
+    snprintf(line, sizeof line, "%s%s%s", name, idle ? ", which does not start on cuda:0" : "",
+             found && !idle ? "" : ": weft's own kernels");
     wf_doctor_fact(out, label, line, remark);
 }
 

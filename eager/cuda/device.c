@@ -215,7 +215,7 @@ wf_cuda_device *wf_cuda_enter(int ordinal, wf_why *why)
     return d && !wf_cuda_make_current(d, why) ? d : NULL;
 }
 
-/* The first report names what was queued last; later ones are short. */
+/* The first report names what was launched last; later ones are short. */
 static int report_broken(wf_cuda_device *d, cu_result r, const char *call, wf_why *why)
 {
     pthread_mutex_lock(&d->label_lock);
@@ -225,7 +225,7 @@ static int report_broken(wf_cuda_device *d, cu_result r, const char *call, wf_wh
     d->broken_reported = true;
     if (first) {
         const char *last = atomic_load_explicit(&d->last, memory_order_acquire);
-        wf_fail(why, WEFT_EUNSUPPORTED, "cuda:%d stopped: %s, seen by %s; queued last: %.119s",
+        wf_fail(why, WEFT_EUNSUPPORTED, "cuda:%d stopped: %s, seen by %s; launched last: %.119s",
                 d->ordinal, wf_cuda_result_name(r), call ? call : "an earlier call",
                 last ? last : "nothing");
         wf_hint(why, "the fault may be of any op since the last wait: WEFT_CUDA_BLOCKING=1 waits "

@@ -81,7 +81,7 @@ struct wf_cuda_device {
     bool dnn_failed;
     bool blas_failed; /* the library does not start here */
     const char
-        *_Atomic last; /* what was queued last, or NULL: a literal, or the name of a kernel */
+        *_Atomic last; /* the launch that was queued last, or NULL: a literal, or a kernel's name */
     pthread_mutex_t
         label_lock; /* of the next two, and of names that may be `last`; the last lock taken */
     char kept[WF_CUDA_LABEL]; /* a name whose kernel is gone */
@@ -125,6 +125,8 @@ int wf_cuda_thread_open(wf_why *why);
 wf_cuda_stream *wf_cuda_current(wf_cuda_device *d, wf_why *why);
 /* A piece of work called `label` was queued on s: a literal, or a kernel's name. */
 void wf_cuda_queued(wf_cuda_stream *s, const char *label);
+/* The same of a launch, which may be what breaks the device: copies of weft's memory are not. */
+void wf_cuda_launched(wf_cuda_stream *s, const char *label);
 /* Lock held: the last piece of work of op `op` of s and of those before it, all of which is queued, or a later one. */
 uint64_t wf_cuda_op_last(const wf_cuda_stream *s, uint64_t op);
 /* Lock held: s's next work comes behind op `op` of `other`. Their device need not be current. */

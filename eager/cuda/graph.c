@@ -259,8 +259,7 @@ int wf_cuda_graph_launch(wf_cuda_graph *g, wf_why *why)
     code = code ? code
                 : wf_cuda_check(d, wf_cu->graph_launch(g->exec, s->handle), "cuGraphLaunch", why);
     if (!code) {
-        WF_CUDA_COUNT(launches, 1);
-        wf_cuda_queued(s, "captured graph");
+        wf_cuda_launched(s, "captured graph");
     }
     return code;
 }

@@ -79,7 +79,7 @@ static void wait_for_all(wf_cuda_device *d)
     }
 }
 
-/* A message that says what was queued last may name it all the same. */
+/* A message that says what was launched last may name it all the same. */
 static void forget_name(wf_cuda_device *d, const char *name)
 {
     if (!d) {
@@ -260,9 +260,8 @@ int wf_cuda_launch(const wf_cuda_fn *f, const unsigned grid[3], const unsigned b
     if (code) {
         return code;
     }
-    WF_CUDA_COUNT(launches, 1);
     code = wf_cuda_marking(s) ? wf_cuda_mark_kernel(s, f, shared, why) : 0;
-    wf_cuda_queued(s, f->name);
+    wf_cuda_launched(s, f->name);
     if (code) {
         return code;
     }

@@ -162,8 +162,7 @@ int wf_cuda_plans_run(wf_cuda_plans *t, const wf_cuda_ask *a, wf_cuda_stream *s,
     if (!code && refused) {
         code = wf_cuda_not_here(why);
     } else if (!code && r == 0) {
-        WF_CUDA_COUNT(launches, 1);
-        wf_cuda_queued(s, a->what);
+        wf_cuda_launched(s, a->what);
     } else if (!code) {
         code = wf_fail(why, WEFT_EUNSUPPORTED, "%s failed with status %d on cuda:%d", a->what, r,
                        s->device->ordinal);

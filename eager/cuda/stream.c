@@ -277,7 +277,13 @@ void wf_cuda_queued(wf_cuda_stream *s, const char *label)
         note_work(s);
     }
     pthread_mutex_unlock(&d->lock);
-    atomic_store_explicit(&d->last, label, memory_order_release);
+}
+
+void wf_cuda_launched(wf_cuda_stream *s, const char *label)
+{
+    WF_CUDA_COUNT(launches, 1);
+    wf_cuda_queued(s, label);
+    atomic_store_explicit(&s->device->last, label, memory_order_release);
 }
 
 int wf_cuda_stream_wait(wf_cuda_stream *s, wf_why *why)

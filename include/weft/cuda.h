@@ -7,7 +7,7 @@
  *
  * Errors that only the device can find (an index read from data, a fault) come out of the next wait.
  * After a fault the device refuses every call until the process ends; the first error says what was
- * queued last, and WEFT_CUDA_BLOCKING=1 finds the op.
+ * launched last, and WEFT_CUDA_BLOCKING=1 finds the op.
  *
  * Functions that take a device take WEFT_CUDA(i); the CPU is WEFT_EINVALID unless said otherwise.
  */

@@ -317,7 +317,9 @@ Test(cuda_api, doctor)
     weft_doctor(f);
     fclose(f);
     cr_assert(strstr(text, "Fake GPU 0, sm_90, 1.0 GiB, 4 processors, driver 13.0"), "%s", text);
-    cr_assert(strstr(text, "cuBLASLt is not found") && strstr(text, "cuDNN 9 is not found"));
+    cr_assert(strstr(text, "cuBLASLt is not found: weft's own kernels") &&
+                  strstr(text, "cuDNN 9 is not found: weft's own kernels"),
+              "%s", text);
     close_fake();
 }
 

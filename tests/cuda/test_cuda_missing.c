@@ -126,8 +126,14 @@ static void check_no_kernels(const char *what, const char *remedy)
 
 Test(cuda_missing, no_nvrtc)
 {
+    static char text[20000];
     with("WEFT_NVRTC", "/nowhere/libnvrtc.so");
     check_no_kernels("no NVRTC", "WEFT_NVRTC or CUDA_HOME");
+    FILE *f = fmemopen(text, sizeof text, "w");
+    cr_assert(f);
+    weft_doctor(f);
+    fclose(f);
+    check_says(text, "NVRTC             not found, without which no GPU computes", "WEFT_NVRTC");
 }
 
 Test(cuda_missing, a_library_that_is_no_nvrtc)
@@ -316,6 +322,43 @@ Test(cuda_missing, tensors_on_the_wrong_device)
     check_says(weft_last_error(), "the memory is on cuda:0", "weft_to(x, WEFT_CPU)");
     cr_assert_eq(weft_item_f64(weft_sum(weft_add(a, weft_to(b, WEFT_CUDA(0))))), 2 * N);
     check_cpu();
+}
+
+/* A fault on the device: whoever waits is told once what was launched last, or, where each op is waited for, the op itself; then
+ * all that is asked of the device is refused in few words. */
+static void check_fault(bool blocking)
+{
+    float v[N];
+    with("WEFT_NVRTC", WEFT_FAKE_NVRTC);
+    with("WEFT_CUDA_BLOCKING", blocking ? "1" : "0");
+    with_fake(FAKE_LATE, 1);
+    weft_tensor x = weft_to(weft_ones(weft_shape(N), WEFT_F32), WEFT_CUDA(0));
+    gpu->break_device(CU_ILLEGAL_ADDRESS);
+    weft_tensor y = weft_mul(x, x);
+    if (blocking) {
+        check_error("mul", y, WEFT_EUNSUPPORTED, "mul: cuda:0 stopped: CUDA_ERROR_ILLEGAL_ADDRESS");
+        check_says(weft_error_text(y), "f32[6] on cuda:0", "[at ");
+    } else {
+        cr_assert(weft_ok(y) && weft_ok(weft_add(x, x)), "nothing has been waited for");
+        cr_assert_eq(weft_to_array(y, v, N, WEFT_F32), WEFT_EUNSUPPORTED);
+        check_says(weft_last_error(), "launched last: m_add", "WEFT_CUDA_BLOCKING=1 waits");
+    }
+    y = weft_mul(x, x);
+    check_error("mul", y, WEFT_EUNSUPPORTED, "cuda:0 stopped earlier");
+    check_error("to", weft_to(x, WEFT_CPU), WEFT_EUNSUPPORTED, "to: cuda:0 stopped earlier");
+    cr_assert_eq(weft_synchronize(WEFT_CUDA(0)), WEFT_EUNSUPPORTED);
+    check_says(weft_last_error(), "cuda:0 stopped earlier", "works again in a new process");
+    check_cpu();
+}
+
+Test(cuda_missing, a_device_that_stops)
+{
+    check_fault(false);
+}
+
+Test(cuda_missing, a_device_that_stops_while_every_op_is_waited_for)
+{
+    check_fault(true);
 }
 
 /* What a driver says in a child of the process that used it first: no op works there, and the way out is said. */
