@@ -21,6 +21,17 @@ static inline bool vendor_fails(const char *variable, long *calls)
     return ++*calls, s && strtol(s, NULL, 10) == *calls;
 }
 
+/* v as tensor cores read an operand of f32: the nearest number of 10 bits of mantissa. */
+static inline double vendor_tf32(double v)
+{
+    float f = (float)v;
+    uint32_t w;
+    memcpy(&w, &f, sizeof w);
+    w = (w + 0xFFF + (w >> 13 & 1)) & ~UINT32_C(0x1FFF);
+    memcpy(&f, &w, sizeof f);
+    return (double)f;
+}
+
 /* cuLaunchHostFunc of the driver in use; NULL: there is none. */
 static inline vendor_launch *vendor_driver(void)
 {

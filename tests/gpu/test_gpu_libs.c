@@ -234,6 +234,40 @@ Test(gpu_libs, convolutions)
     cr_assert_eq(wf_cuda_conv_plans(), 6, "the library was used");
 }
 
+/* A number that TF32 has not goes through a product and a convolution. */
+static void check_f32(double seen)
+{
+    const double value = 1 + 1.0 / 4096;
+    weft_tensor x = away(weft_full(weft_shape(8, 8), value, WEFT_F32)),
+                one = weft_zeros(weft_shape(1, 1, 3, 3), WEFT_F32);
+    weft_fill_(weft_slice(weft_slice(one, 2, 1, 2, 1), 3, 1, 2, 1), 1);
+    weft_tensor y = weft_matmul(x, away(weft_eye(8, 8, 0, WEFT_F32))),
+                z = weft_conv2d(.x = weft_reshape(x, weft_shape(1, 1, 8, 8)), .weight = away(one));
+    cr_assert(weft_ok(y) && weft_ok(z), "%s", weft_last_error());
+    cr_assert(weft_item_f64(weft_min(y)) == seen && weft_item_f64(weft_max(y)) == seen,
+              "a product has %.9g", weft_item_f64(weft_max(y)));
+    cr_assert(weft_item_f64(weft_min(z)) == seen && weft_item_f64(weft_max(z)) == seen,
+              "a convolution has %.9g", weft_item_f64(weft_max(z)));
+#ifndef WEFT_GPU_RUNNER
+    cr_assert(wf_cuda_gemm_plans() == 1 && wf_cuda_conv_plans() == 1, "the libraries were used");
+#endif
+}
+
+Test(gpu_libs, f32_is_f32)
+{
+    with_libraries();
+    check_f32(1 + 1.0 / 4096);
+}
+
+#ifndef WEFT_GPU_RUNNER /* a library may take TF32 then, and need not */
+Test(gpu_libs, f32_is_tf32_where_that_is_asked_for)
+{
+    cr_assert_eq(setenv("WEFT_TF32", "1", 1), 0);
+    with_libraries();
+    check_f32(1);
+}
+#endif
+
 enum { ATTENDED = 2 * 128 * 32 };
 
 /* The result and the gradients of q, k and v. */

@@ -3,7 +3,7 @@
  *
  * Column-major as the real one is, every attribute kept and checked, so that a wrong leading dimension,
  * stride, transpose or operand order, or an alignment that was promised and is not kept, shows as wrong numbers or an error. Products of f32 and half types sum
- * in float, in the order of k. What the environment says:
+ * in float, in the order of k, and are asked for so; with TF32 operands of f32 have 10 bits of mantissa. What the environment says:
  *     FAKE_CUBLAS_FAIL=n       the n-th call (fake_cublas_calls counts them) returns "internal error"
  *     FAKE_CUBLAS_REFUSE=1     no algorithm is ever found
  */
@@ -164,6 +164,15 @@ EXPORT int cublasLtMatmulPreferenceSetAttribute(blaslt_handle h, int attribute, 
                : BLASLT_INVALID_VALUE;
 }
 
+/* Is what is computed in what this element type may be computed in? */
+static int computes(const object *desc, int type)
+{
+    const int wide = type == BLASLT_F64, tf32 = desc->compute == BLASLT_COMPUTE_TF32;
+    return desc->scale == (wide ? BLASLT_F64 : BLASLT_F32) &&
+           (tf32 ? type == BLASLT_F32
+                 : desc->compute == (wide ? BLASLT_COMPUTE_F64 : BLASLT_COMPUTE_F32));
+}
+
 /* Do the shapes fit? */
 static int fits(const object *desc, const object *a, const object *b, const object *d)
 {
@@ -186,7 +195,7 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(blaslt_handle lib, blaslt_handle desc,
     }
     /* any scheme that is not excluded may be chosen: one that adds in half types would be wrong */
     const bool halves = a->type == BLASLT_F16 || a->type == BLASLT_BF16;
-    if (getenv("FAKE_CUBLAS_REFUSE") ||
+    if (getenv("FAKE_CUBLAS_REFUSE") || !computes(desc, a->type) ||
         pref->reduction != (halves ? BLASLT_REDUCTION_COMPUTE_TYPE : BLASLT_REDUCTION_ANY)) {
         return BLASLT_NOT_SUPPORTED;
     }
@@ -264,6 +273,8 @@ static void read_out(double *to, const job *j, int operand, int64_t z, int64_t w
     const void *const p = operand ? j->pb : j->pa;
     for (int64_t i = 0; i < depth; i++)
         to[i] = load(p, m->type, z * m->stride + (along ? i + which * m->ld : which + i * m->ld));
+    for (int64_t i = 0; i < depth && j->desc.compute == BLASLT_COMPUTE_TF32; i++)
+        to[i] = vendor_tf32(to[i]);
 }
 
 static double product(const double *x, const double *y, int64_t depth, bool wide)

@@ -6,7 +6,7 @@
  * is written, so a wrong operation, operand, stride or name shows as wrong numbers or as an error. What has to be
  * set is checked when a descriptor is finalized, the order of operations when a graph is. The first engines it names are
  * ones that must not be taken: one that is not deterministic, one that has no plan, one that wants too much memory; of
- * convolutions also one that sums in fewer bits and, for f32, one with tensor cores. The last of a convolution needs no memory.
+ * convolutions also one that sums in fewer bits and, for f32 unless WEFT_TF32 is set, one with tensor cores. The last of a convolution needs no memory.
  *     FAKE_CUDNN_NO_ENGINE=1   no graph has an engine
  *     FAKE_CUDNN_MIXED=0       nor has one with images of other layouts than that of the weights
  *     FAKE_CUDNN_REFUSES=1     executing is refused
@@ -58,6 +58,7 @@ typedef struct op {
 typedef struct run {
     struct run *next;
     int nops, ntensors;
+    bool narrow; /* tensor cores read operands of f32 */
     op ops[MOST_OPS];
     tensor tensors[MOST_IDS / 16];
     double *values[MOST_IDS / 16];
@@ -715,6 +716,11 @@ static void run_reduce(const run *r, const op *o, double *y)
     }
 }
 
+static double factor(const run *r, double v)
+{
+    return r->narrow ? vendor_tf32(v) : v;
+}
+
 static int64_t number_at(const int64_t *d, int64_t a, int64_t b, int64_t c, int64_t e)
 {
     return ((a * d[1] + b) * d[2] + c) * d[3] + e;
@@ -744,11 +750,11 @@ static void run_conv(const run *r, const op *o, double *out)
         const int64_t px = number_at(x->dims, n, f / outer * w->dims[1] + c, p, q),
                       pw = number_at(w->dims, f, c, kh, kw);
         if (dx) {
-            out[px] += VALUES(y)[at] * VALUES(w)[pw];
+            out[px] += factor(r, VALUES(y)[at]) * factor(r, VALUES(w)[pw]);
         } else if (dw) {
-            out[pw] += VALUES(y)[at] * VALUES(x)[px];
+            out[pw] += factor(r, VALUES(y)[at]) * factor(r, VALUES(x)[px]);
         } else {
-            out[at] += VALUES(x)[px] * VALUES(w)[pw];
+            out[at] += factor(r, VALUES(x)[px]) * factor(r, VALUES(w)[pw]);
         }
     }
 }
@@ -895,10 +901,11 @@ EXPORT int cudnnBackendExecute(dnn_handle lib, descriptor *plan, descriptor *pac
     const int64_t type =
         conv ? int_of(descriptor_of(conv, first_of(conv->kind) + DNN_CONV_X), DNN_A_TENSOR_TYPE, -1)
              : -1;
+    const bool narrow = config->engine == TENSOR_CORES && type == DNN_F32;
     if (config->engine == SMALL
             ? workspace != NULL
-            : !workspace ||
-                  (config->engine != GOOD && (config->engine != TENSOR_CORES || type == DNN_F32))) {
+            : !workspace || (narrow ? !getenv("WEFT_TF32")
+                                    : config->engine != GOOD && config->engine != TENSOR_CORES)) {
         return BAD_PARAM;
     }
     static run *kept;
@@ -907,6 +914,7 @@ EXPORT int cudnnBackendExecute(dnn_handle lib, descriptor *plan, descriptor *pac
         return INTERNAL;
     }
     r->next = kept;
+    r->narrow = narrow;
     kept = r;
     for (int64_t i = 0; i < ops->n && r->nops >= 0; i++) {
         const op o = op_of(r, ((descriptor *const *)ops->bytes)[i], pack);
