@@ -53,6 +53,39 @@ static void refuse_first_image(void)
 {
     fake_cuda(FAKE_RANDOM, 3)->fail("cuModuleLoadData", 1, 200 /* CUDA_ERROR_INVALID_IMAGE */);
 }
+static told process(void (*before)(void));
+
+/* What is on disk is of an architecture and of an NVRTC, and nobody else's: all is made anew, and found the next time. */
+static void check_others(const char *variable, const char *value, const told *first)
+{
+    const char *was = getenv(variable);
+    setenv(variable, value, 1);
+    for (int i = 0; i < 2; i++) {
+        const told other = process(NULL);
+        cr_assert(other.done);
+        const int64_t made = i ? other.again.loaded : other.again.compiled,
+                      else_ = i ? other.again.compiled : other.again.loaded;
+        cr_assert(made >= RESULTS && else_ == 0, "%s=%s: %d were compiled, %d loaded", variable,
+                  value, (int)other.again.compiled, (int)other.again.loaded);
+        cr_assert_eq(memcmp(other.number, first->number, sizeof other.number), 0);
+    }
+    if (was)
+        setenv(variable, was, 1);
+    else
+        unsetenv(variable);
+}
+
+/* Another build of the same version: a file of another time. */
+static void check_another_nvrtc(const char *folder, const told *first)
+{
+    char path[96], command[700];
+    snprintf(path, sizeof path, "%s/libnvrtc.so", folder);
+    snprintf(command, sizeof command, "cp '%s' '%s' && touch -d '2001-01-01 00:00' '%s'",
+             WEFT_FAKE_NVRTC, path, path);
+    cr_assert_eq(system(command), 0, "%s", command);
+    check_others("WEFT_NVRTC", path, first);
+    unlink(path);
+}
 #endif
 
 /* In a process of its own: what it tells through the pipe. `before`: NULL, or called with the device open. */
@@ -149,6 +182,8 @@ Test(gpu_cache, the_next_process_compiles_nothing)
     cr_assert_eq(other.again.compiled, 1, "%d were compiled", (int)other.again.compiled);
     cr_assert_eq(other.again.loaded, first.first.compiled - 1);
     cr_assert_eq(memcmp(other.number, first.number, sizeof other.number), 0);
+    check_others("FAKE_CUDA_ARCH", "80", &first);
+    check_another_nvrtc(folder, &first);
 #endif
     each_file(folder, false); /* what is damaged is made anew */
     const told last = process(NULL);
