@@ -72,6 +72,41 @@ static inline int64_t gpu_launches(void)
     return c.launches;
 }
 
+/* Calls so far, of whatever code, that may wait for the device: all but those that queue work, look whether it is done, or bring a
+ * kernel. A real driver does not count. */
+static inline int64_t gpu_slow_calls(void)
+{
+    int64_t n = 0;
+#ifndef WEFT_GPU_RUNNER
+    static const char *const quick[] = {"cuCtxSetCurrent",
+                                        "cuLaunchKernel",
+                                        "cuLaunchKernelEx",
+                                        "cuGraphLaunch",
+                                        "cuMemcpyDtoDAsync_v2",
+                                        "cuMemcpyHtoDAsync_v2",
+                                        "cuMemsetD8Async",
+                                        "cuEventRecord",
+                                        "cuEventQuery",
+                                        "cuStreamWaitEvent",
+                                        "cuStreamQuery",
+                                        "cuModuleLoadData",
+                                        "cuModuleGetFunction",
+                                        "cuFuncGetAttribute",
+                                        "cuFuncSetAttribute",
+                                        "cuEventCreate",
+                                        "cuGraphExecKernelNodeSetParams_v2",
+                                        "cuLaunchHostFunc" /* of the fake libraries */};
+    void *library = dlopen(WEFT_FAKE_CUDA, RTLD_NOW | RTLD_NOLOAD);
+    const fake_driver *fake = library ? dlsym(library, "fake_driver_control") : NULL;
+    cr_assert(fake);
+    n = fake->calls(NULL);
+    for (size_t i = 0; i < sizeof quick / sizeof *quick; i++) {
+        n -= fake->calls(quick[i]);
+    }
+#endif
+    return n;
+}
+
 /* Was anything left unordered? Of a real GPU nobody can tell. */
 static inline void gpu_check_races(void)
 {

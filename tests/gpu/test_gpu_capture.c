@@ -104,13 +104,14 @@ Test(gpu_capture, a_call_is_one_launch)
     layer a = make_layer();
     weft_jit *j = weft_jit_trace(apply, &a, .frozen = true, .verify_every = -1);
     weft_tensor x = weft_keep(numbers(ROWS, COLS, 1)), y[2];
-    int64_t captured = 0, one = 0;
+    int64_t captured = 0, one = 0, slow = 0;
     weft_cuda_counters before = {0}, after;
     for (int i = 0; i < 3 * CALLS; i++) {
         weft_scope s = weft_scope_begin();
         if (i == CALLS) {
             captured = stats_of(j).captured;
             weft_cuda_get_counters(&before);
+            slow = gpu_slow_calls();
         }
         one = gpu_launches();
         call(j, &x, 1, y, 2);
@@ -118,6 +119,7 @@ Test(gpu_capture, a_call_is_one_launch)
         weft_scope_end(s);
     }
     weft_cuda_get_counters(&after);
+    cr_assert_eq(gpu_slow_calls(), slow, "%d calls that may wait", (int)(gpu_slow_calls() - slow));
     cr_assert_eq(stats_of(j).captured - captured, 2 * CALLS, "%s", reasons(j));
     cr_assert_eq(one, 1);
     cr_assert_eq(after.launches - before.launches, 2 * CALLS);

@@ -88,16 +88,19 @@ Test(gpu_libs, a_step_repeated_neither_allocates_nor_waits)
     weft_tensor x = away(numbers(1, weft_shape(128, 64), WEFT_F32)),
                 w = away(numbers(2, weft_shape(64, 64), WEFT_F32));
     wf_cuda_counters before, after;
+    int64_t slow = 0;
     wf_cuda_get_counters(&before);
     for (int i = 0; i < 12; i++) {
         if (i == 2) {
             wf_cuda_get_counters(&before);
+            slow = gpu_slow_calls();
         }
         weft_scope step = weft_scope_begin();
         weft_linear(weft_relu(weft_linear(x, w, WEFT_NONE)), w, WEFT_NONE);
         weft_scope_end(step);
     }
     wf_cuda_get_counters(&after);
+    cr_assert_eq(gpu_slow_calls(), slow, "%d calls that may wait", (int)(gpu_slow_calls() - slow));
     cr_assert_eq(after.driver_allocs, before.driver_allocs);
     cr_assert_eq(after.waits + after.hidden_waits, before.waits + before.hidden_waits);
     cr_assert_eq(weft_synchronize(WEFT_CUDA(0)), WEFT_OK, "%s", weft_last_error());

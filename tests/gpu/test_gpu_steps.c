@@ -97,12 +97,16 @@ static void check_costs(weft_jit *j, trainer *b)
     weft_scope s = weft_scope_begin();
     weft_tensor x = window(1), y;
     weft_cuda_counters before = {0}, after;
+    int64_t slow = 0;
     for (int i = 0; i < 3; i++) {
         weft_optim_set_lr(b->optim, 1e-3 * i);
         before = count();
+        slow = gpu_slow_calls();
         cr_assert_eq(weft_jit_call(j, &x, 1, &y, 1), WEFT_OK, "%s", weft_last_error());
     }
     after = count();
+    slow = gpu_slow_calls() - slow;
+    cr_assert_eq(slow, 0, "%d calls that may wait", (int)slow);
     cr_assert_eq(after.launches - before.launches, 1, "%d",
                  (int)(after.launches - before.launches));
     cr_assert_eq(after.copies - before.copies, 2, "the batch in, the loss out: %d",

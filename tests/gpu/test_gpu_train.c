@@ -12,7 +12,7 @@ static step_costs count(void)
 {
     wf_cuda_counters c;
     wf_cuda_get_counters(&c);
-    return (step_costs){c.driver_allocs, c.waits + c.hidden_waits};
+    return (step_costs){c.driver_allocs, c.waits + c.hidden_waits, gpu_slow_calls()};
 }
 
 Test(gpu_train, small_model)

@@ -11,7 +11,8 @@
 
 /* What a device counts, so that a step can be asked what it cost. */
 typedef struct step_costs {
-    int64_t driver_allocs, waits;
+    int64_t driver_allocs, waits; /* as weft counts */
+    int64_t slow_calls;           /* as the driver does */
 } step_costs;
 
 typedef struct training {
@@ -35,13 +36,15 @@ static void check_losses(const training *how, weft_tensor host, weft_tensor devi
 static void run_step(const training *how, int i, weft_jit *j, trainer *t, weft_tensor *loss)
 {
     weft_manual_seed((uint64_t)i);
-    step_costs before = how->costs ? how->costs() : (step_costs){0, 0};
+    step_costs before = how->costs ? how->costs() : (step_costs){0};
     weft_status s = j ? weft_jit_call(j, NULL, 0, loss, 1) : train_step(t, NULL, 0, loss, 1);
-    step_costs after = how->costs ? how->costs() : (step_costs){0, 0};
+    step_costs after = how->costs ? how->costs() : (step_costs){0};
     cr_assert_eq(s, WEFT_OK, "%s", weft_last_error());
     if (i >= STEPS - 2) {
         cr_assert_eq(after.driver_allocs, before.driver_allocs, "step %d%s", i,
                      j ? ", traced" : "");
+        cr_assert_eq(after.slow_calls, before.slow_calls, "step %d%s: %d calls that may wait", i,
+                     j ? ", traced" : "", (int)(after.slow_calls - before.slow_calls));
         weft_device_fallback f = {"none", 0};
         weft_device_fallbacks(&f, 1);
         cr_assert_eq(after.waits, before.waits, "step %d%s; ops through the host: %s, ...", i,
