@@ -236,15 +236,22 @@ static void check_books(const wf_cache *c)
     cr_assert(s.largest_free <= w.unused);
 }
 
-static void random_trace(bool expandable, uint64_t seed, int steps, uint64_t memory)
+/* cap: on what is held, by turns with none and with half of it; 0: none. */
+static void random_trace(bool expandable, uint64_t seed, int steps, uint64_t memory, uint64_t cap)
 {
     enum { MOST = 400 };
     static held live[MOST];
     wf_cache *c = start(expandable, memory, memory * (expandable ? 8 : 64));
     test_rng r = {seed};
+    uint64_t now = 0; /* the cap that was set last */
     int n = 0;
     int64_t refused = 0;
     for (int step = 0; step < steps; step++) {
+        if (cap && step % 1000 == 0) {
+            now = step / 1000 % 3 ? cap / (uint64_t)(step / 1000 % 3) : 0;
+            wf_cache_set_cap(c, (int64_t)now);
+        }
+        const uint64_t held_before = dev.used;
         bool grow = n < MOST && test_between(&r, 0, 99) < (step / 5000 % 2 ? 35 : 60);
         if (grow || n == 0) {
             int code = take(c, (int)test_between(&r, 0, KEYS - 1), random_size(&r), &live[n]);
@@ -256,6 +263,9 @@ static void random_trace(bool expandable, uint64_t seed, int steps, uint64_t mem
             give(c, &live[i], test_between(&r, 0, 9) == 0, &after);
             live[i] = live[--n];
         }
+        /* what was held when a lower cap came may stay; no more is taken */
+        cr_assert(!now || dev.used <= now || dev.used <= held_before, "%llu bytes under a cap of %llu",
+                  (unsigned long long)dev.used, (unsigned long long)now);
         if (step % 20000 == 0) {
             check_books(c);
         }
@@ -264,6 +274,7 @@ static void random_trace(bool expandable, uint64_t seed, int steps, uint64_t mem
     while (n) {
         give(c, &live[--n], 0, NULL);
     }
+    cr_assert(!cap || refused > 0, "the cap refused nothing");
     wf_cache_stats s;
     wf_cache_get_stats(c, &s);
     cr_assert(s.live_bytes == 0 && s.live_chunks == 0 && s.asked_bytes == 0);
@@ -277,14 +288,20 @@ static void random_trace(bool expandable, uint64_t seed, int steps, uint64_t mem
 
 Test(cuda_cache, random_traces_with_room)
 {
-    random_trace(true, 1, (int)effort_of(400000), 512 * MIB);
-    random_trace(false, 2, (int)effort_of(300000), 512 * MIB);
+    random_trace(true, 1, (int)effort_of(400000), 512 * MIB, 0);
+    random_trace(false, 2, (int)effort_of(300000), 512 * MIB, 0);
 }
 
 Test(cuda_cache, random_traces_at_the_limit)
 {
-    random_trace(true, 3, (int)effort_of(200000), 48 * MIB);
-    random_trace(false, 4, (int)effort_of(100000), 64 * MIB);
+    random_trace(true, 3, (int)effort_of(200000), 48 * MIB, 0);
+    random_trace(false, 4, (int)effort_of(100000), 64 * MIB, 0);
+}
+
+Test(cuda_cache, random_traces_under_a_cap)
+{
+    random_trace(true, 5, (int)effort_of(100000), 512 * MIB, 96 * MIB);
+    random_trace(false, 6, (int)effort_of(100000), 512 * MIB, 96 * MIB);
 }
 
 /* What a training step does with memory: parameters and their state stay, the rest comes and goes in an
