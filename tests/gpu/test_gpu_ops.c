@@ -57,6 +57,58 @@ Test(gpu_ops, rows)
     gpu_check_races();
 }
 
+/* Nothing of f, which ran once, asks the driver for memory or waits, and no op of it goes through the host. */
+static void check_waits(const char *what, void (*f)(results *r))
+{
+    wf_cuda_counters before, after;
+    int64_t slow = 0;
+    where = WEFT_CUDA(0);
+    for (int i = 0; i < 3; i++) {
+        weft_scope s = weft_scope_begin();
+        results r = {.n = 0};
+        wf_cuda_get_counters(&before);
+        slow = gpu_slow_calls();
+        f(&r);
+        slow = gpu_slow_calls() - slow;
+        wf_cuda_get_counters(&after);
+        weft_scope_end(s);
+    }
+    cr_assert_eq(slow, 0, "%s: %d calls that may wait", what, (int)slow);
+    cr_assert_eq(after.waits + after.hidden_waits, before.waits + before.hidden_waits, "%s", what);
+    cr_assert_eq(after.driver_allocs, before.driver_allocs, "%s", what);
+}
+
+/* The size of what they return is in the elements. */
+static void sized_by_elements(results *r)
+{
+    weft_tensor x = input(1, weft_shape(3, 5)), values;
+    give(r, weft_nonzero(weft_relu(x)));
+    give(r, weft_masked_select(x, weft_greater(x, weft_f(0))));
+    cr_assert_eq(weft_unique(x, &values, NULL, NULL), WEFT_OK, "%s", weft_last_error());
+    give(r, values);
+}
+
+Test(gpu_ops, only_what_is_sized_by_elements_waits)
+{
+    gpu_open(12);
+    if (!gpu_has_pools())
+        cr_skip_test("memory is not pooled");
+    check_waits("elementwise", elementwise);
+    check_waits("reductions", reductions);
+    check_waits("norms", norms);
+    check_waits("batch norms", batch_norms);
+    check_waits("rows", rows);
+    check_both("sized by elements", sized_by_elements);
+    wf_cuda_counters before, after;
+    results r = {.n = 0};
+    wf_cuda_get_counters(&before);
+    sized_by_elements(&r);
+    wf_cuda_get_counters(&after);
+    cr_assert(after.waits - before.waits >= 3, "%d waits", (int)(after.waits - before.waits));
+    cr_assert_eq(after.hidden_waits, before.hidden_waits);
+    gpu_check_races();
+}
+
 /* Reductions of [rows, columns] of x from element `first` on, here and there. */
 static void check_long(const char *what, weft_tensor x, int64_t first, int64_t rows)
 {
