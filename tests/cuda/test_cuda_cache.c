@@ -264,8 +264,9 @@ static void random_trace(bool expandable, uint64_t seed, int steps, uint64_t mem
             live[i] = live[--n];
         }
         /* what was held when a lower cap came may stay; no more is taken */
-        cr_assert(!now || dev.used <= now || dev.used <= held_before, "%llu bytes under a cap of %llu",
-                  (unsigned long long)dev.used, (unsigned long long)now);
+        cr_assert(!now || dev.used <= now || dev.used <= held_before,
+                  "%llu bytes under a cap of %llu", (unsigned long long)dev.used,
+                  (unsigned long long)now);
         if (step % 20000 == 0) {
             check_books(c);
         }

@@ -72,6 +72,17 @@ static inline int64_t gpu_launches(void)
     return c.launches;
 }
 
+#ifndef WEFT_GPU_RUNNER
+/* The fake driver as it is, once it is open. */
+static inline const fake_driver *gpu_fake(void)
+{
+    void *library = dlopen(WEFT_FAKE_CUDA, RTLD_NOW | RTLD_NOLOAD);
+    const fake_driver *fake = library ? dlsym(library, "fake_driver_control") : NULL;
+    cr_assert(fake);
+    return fake;
+}
+#endif
+
 /* Calls so far, of whatever code, that may wait for the device: all but those that queue work, look whether it is done, or bring a
  * kernel. A real driver does not count. */
 static inline int64_t gpu_slow_calls(void)
@@ -96,9 +107,7 @@ static inline int64_t gpu_slow_calls(void)
                                         "cuEventCreate",
                                         "cuGraphExecKernelNodeSetParams_v2",
                                         "cuLaunchHostFunc" /* of the fake libraries */};
-    void *library = dlopen(WEFT_FAKE_CUDA, RTLD_NOW | RTLD_NOLOAD);
-    const fake_driver *fake = library ? dlsym(library, "fake_driver_control") : NULL;
-    cr_assert(fake);
+    const fake_driver *fake = gpu_fake();
     n = fake->calls(NULL);
     for (size_t i = 0; i < sizeof quick / sizeof *quick; i++) {
         n -= fake->calls(quick[i]);

@@ -4,8 +4,10 @@
  *
  * ctest: timeout=600
  */
+#include "eager/cuda/api.h"
 #include "tests/gpu/gpu.h"
 #include "tests/gpu/train_cases.h"
+#include "tests/support/effort.h"
 #include "weft/cuda.h"
 
 static step_costs count(void)
@@ -86,6 +88,109 @@ Test(gpu_train, gradients_of_leaves_lie_apart)
     weft_set_default_device(WEFT_CPU);
     gpu_check_races();
 }
+
+#ifndef WEFT_GPU_RUNNER
+typedef struct perceptron {
+    weft_tensor x, at, w[3], first[3]; /* weights, and what they are before a step */
+} perceptron;
+
+static weft_status perceptron_step(void *self, const weft_tensor *in, int n, weft_tensor *out,
+                                   int n_out)
+{
+    perceptron *p = self;
+    (void)in, (void)n, (void)n_out;
+    weft_tensor y = weft_gelu(weft_layer_norm(weft_linear(p->x, p->w[0], p->w[1])));
+    y = weft_dropout(.x = y, .p = 0.25, .training = true);
+    out[0] = weft_cross_entropy(weft_matmul(y, p->w[2]), p->at);
+    weft_status s = weft_backward(out[0]);
+    weft_no_grad_begin();
+    for (int i = 0; i < 3 && !s; i++) {
+        s = weft_sub_(p->w[i], weft_mul(weft_grad(p->w[i]), weft_f(0.1)));
+    }
+    weft_no_grad_end();
+    return s;
+}
+
+/* A step from the same weights and numbers, whose n-th call of the driver fails (0: none): its loss and a sum of new weights, if these can be
+ * read. *met: whether there was such a call. */
+static weft_status step_again(perceptron *p, weft_jit *j, int64_t n, int result, double got[2],
+                              bool *met)
+{
+    const fake_driver *fake = gpu_fake();
+    weft_scope sc = weft_scope_begin();
+    weft_tensor y;
+    float v[2] = {0};
+    weft_no_grad_begin();
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(weft_copy_(p->w[i], p->first[i]), WEFT_OK, "%s", weft_last_error());
+        weft_set_grad(p->w[i], WEFT_NONE);
+    }
+    weft_no_grad_end();
+    weft_manual_seed(5);
+    fake->fail(NULL, n, result);
+    weft_status s = j ? weft_jit_call(j, NULL, 0, &y, 1) : perceptron_step(p, NULL, 0, &y, 1);
+    s = s ? s : weft_to_array(y, v, 1, WEFT_F32);
+    s = s ? s : weft_to_array(weft_sum(p->w[0]), v + 1, 1, WEFT_F32);
+    got[0] = (double)v[0];
+    got[1] = (double)v[1];
+    *met = fake->failed()[0] != 0;
+    fake->fail(NULL, 0, 0);
+    weft_scope_end(sc);
+    return s;
+}
+
+/* Of the calls of the driver that a step makes one fails: it is an error that names device and call, or the step has its bits all the
+ * same; the next step has them. */
+static void check_failing_calls(bool traced, int result)
+{
+    perceptron p = {.x = weft_rand(weft_shape(6, 8), WEFT_F32),
+                    .at = weft_randint(weft_shape(6), 0, 5, WEFT_I64),
+                    .w = {weft_rand(weft_shape(16, 8), WEFT_F32),
+                          weft_zeros(weft_shape(16), WEFT_F32),
+                          weft_rand(weft_shape(16, 5), WEFT_F32)}};
+    for (int i = 0; i < 3; i++) {
+        p.first[i] = weft_clone(p.w[i]);
+        weft_requires_grad_(p.w[i], true);
+    }
+    weft_jit *j = traced ? weft_jit_trace(perceptron_step, &p, .synchronous = true) : NULL;
+    const fake_driver *fake = gpu_fake();
+    double want[2], got[2];
+    int64_t calls = 0, met = 0, errors = 0;
+    bool there;
+    for (int i = 0; i < 3; i++) {
+        calls = fake->calls(NULL);
+        cr_assert_eq(step_again(&p, j, 0, 0, want, &there), WEFT_OK, "%s", weft_last_error());
+        calls = fake->calls(NULL) - calls;
+    }
+    const int64_t stride = calls / (int64_t)effort_of(60) + 1;
+    for (int64_t n = 1; n <= calls; n += stride) {
+        const weft_status s = step_again(&p, j, n, result, got, &there);
+        met += there;
+        errors += s != WEFT_OK;
+        cr_assert(s ? strstr(weft_last_error(), "cuda:0") != NULL
+                    : got[0] == want[0] && got[1] == want[1],
+                  "call %d: %s", (int)n, s ? weft_last_error() : "other numbers");
+        cr_assert_eq(step_again(&p, j, 0, 0, got, &there), WEFT_OK, "%s", weft_last_error());
+        cr_assert(got[0] == want[0] && got[1] == want[1], "after call %d", (int)n);
+    }
+    cr_assert(met > 5 && errors > 0, "%d failed, %d were seen", (int)met, (int)errors);
+    weft_jit_free(j);
+}
+
+Test(gpu_train, driver_calls_that_fail)
+{
+    gpu_open(19);
+    weft_set_default_device(WEFT_CUDA(0));
+    for (int traced = 0; traced < 2; traced++) {
+        weft_scope s = weft_scope_begin();
+        check_failing_calls(traced, CU_NOT_SUPPORTED);
+        check_failing_calls(traced, CU_OUT_OF_MEMORY);
+        weft_scope_end(s);
+    }
+    weft_set_default_device(WEFT_CPU);
+    gpu_check_races();
+}
+#endif
 
 /* On a device that is the thread's default. */
 static weft_status over_there(void *user, const weft_tensor *in, int n_in, weft_tensor *out,
