@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "eager/env.h"
 #include "weft/core.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
@@ -53,7 +54,9 @@ static cu_result read_info(wf_cuda_device *d)
     i->l2_bytes = l2;
     i->memory_bytes = (int64_t)memory;
     i->driver = wf_cu->version;
-    i->expandable = vm && wf_cu->has_vm;
+    /* until a granule has been tried, vm.c */
+    i->expandable = vm && wf_cu->has_vm && wf_env()->WEFT_CUDA_EXPANDABLE &&
+                    !wf_env()->WEFT_CUDA_MEMCHECK;
     return r;
 }
 

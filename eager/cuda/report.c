@@ -65,12 +65,16 @@ static void put_tensors(wf_report *r, int ordinal)
     wf_report_tensors(r, top, fn ? fn(ordinal, top, TOP) : 0);
 }
 
-/* capped: the driver was not asked. It gives more at a time than was requested, so sums of bytes do not tell. */
-static const char *remedy(const wf_cuda_memory *m, int64_t wanted, bool capped)
+/* capped: the driver was not asked. It gives more at a time than was requested, so sums of bytes do not tell. own: nor is it asked else. */
+static const char *remedy(const wf_cuda_memory *m, int64_t wanted, bool capped, bool own)
 {
     int64_t cached = m->reserved_bytes - m->live_bytes;
     if (capped) {
         return "raise the cap (weft_cuda_set_cap, WEFT_CUDA_CAP), or hold less";
+    }
+    if (own) {
+        return "the allocator that the program set gave none (weft_cuda_set_allocator): let it "
+               "give more, or hold less";
     }
     if (cached >= wanted) {
         return "enough is cached, but in pieces or for other streams: make the large tensors "
@@ -95,7 +99,7 @@ int wf_cuda_report_oom(wf_cuda_device *d, size_t nbytes, int cache_code, wf_why 
     int64_t others = (int64_t)(total - unused) - m.reserved_bytes;
     double torn = cached > 0 ? 100.0 * (1.0 - (double)m.largest_free / (double)cached) : 0;
     const bool capped = cache_code == WF_CACHE_CAP;
-    const char *what = remedy(&m, (int64_t)nbytes, capped);
+    const char *what = remedy(&m, (int64_t)nbytes, capped, d->source.allocate != NULL);
     wf_report_put(&r, "out of memory on cuda:%d (%s)\n", d->ordinal, d->info.name);
     wf_report_put(&r, "requested            %s\n", wf_size_text((int64_t)nbytes));
     wf_report_put(&r, "free on the device   %s of %s\n", wf_size_text((int64_t)unused),

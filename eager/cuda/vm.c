@@ -256,13 +256,12 @@ wf_cache *wf_cuda_cache_new(wf_cuda_device *d)
     rules.single = wf_env()->WEFT_CUDA_MEMCHECK != 0;
     enter(d);
     d->maps = false;
-    if (d->info.expandable && !d->source.allocate && wf_env()->WEFT_CUDA_EXPANDABLE &&
-        !rules.single && wf_cu->vm_granularity(&granule, &props, 0) == CU_OK && granule &&
-        8 * MIB % granule == 0) {
-        d->info.expandable = maps_memory(d, granule);
+    if (d->info.expandable && !d->source.allocate) {
+        d->info.expandable = wf_cu->vm_granularity(&granule, &props, 0) == CU_OK && granule &&
+                             8 * MIB % granule == 0 && maps_memory(d, granule);
         below.reserve = d->info.expandable ? do_reserve : NULL;
         d->maps = d->info.expandable;
-        rules.small_granule = granule > 2 * MIB ? granule : 2 * MIB;
+        rules.small_granule = d->maps && granule > 2 * MIB ? granule : 2 * MIB;
     }
     uint64_t memory = (uint64_t)d->info.memory_bytes;
     rules.reserve = (memory + memory / 8 + 32 * MIB - 1) & ~(32 * MIB - 1);

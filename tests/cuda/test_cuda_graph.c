@@ -261,8 +261,8 @@ Test(cuda_graph, other_calls_are_refused)
     close_fake();
 }
 
-/* Launches of a kernel that may begin early: op by op and while a graph is recorded. */
-static void count_overlaps(int version, int in_graph)
+/* Launches of a kernel that may begin early: by itself and while a graph is recorded. */
+static void count_overlaps(int version, int alone, int in_graph)
 {
     char text[16];
     snprintf(text, sizeof text, "%d", version);
@@ -273,12 +273,12 @@ static void count_overlaps(int version, int in_graph)
     OK(run_fill(x, N, 5));
     wf_cuda_overlap(fake_kernel("add_i32"));
     OK(run_add(y, x, x, N, true));
-    cr_assert_eq(gpu->calls("cuLaunchKernelEx"), 1, "%d", version);
+    cr_assert_eq(gpu->calls("cuLaunchKernelEx"), alone, "%d", version);
     OK(wf_cuda_capture_begin(0, &why));
     OK(run_add(y, x, x, N, true));
     OK(run_add(y, y, x, N, true));
     OK(wf_cuda_capture_end(0, false, &g, &why));
-    cr_assert_eq(gpu->calls("cuLaunchKernelEx") - 1, in_graph, "%d", version);
+    cr_assert_eq(gpu->calls("cuLaunchKernelEx") - alone, in_graph, "%d", version);
     OK(wf_cuda_graph_launch(g, &why));
     cr_assert_eq(value_of(y), 15);
     wf_cuda_graph_free(g);
@@ -289,12 +289,18 @@ static void count_overlaps(int version, int in_graph)
 
 Test(cuda_graph, kernels_that_begin_early)
 {
-    count_overlaps(12030, 2);
+    count_overlaps(12030, 1, 2);
+}
+
+Test(cuda_graph, kernels_begin_early_unless_that_is_switched_off)
+{
+    cr_assert_eq(setenv("WEFT_CUDA_OVERLAP", "0", 1), 0);
+    count_overlaps(13000, 0, 0);
 }
 
 Test(cuda_graph, an_older_driver_records_none_that_begin_early)
 {
-    count_overlaps(12020, 0);
+    count_overlaps(12020, 1, 0);
 }
 
 /* Memory of a graph that is lent: to one at a time. */

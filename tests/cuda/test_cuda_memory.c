@@ -105,6 +105,34 @@ Test(cuda_memory, the_report_of_memory_that_is_not_there)
     close_fake();
 }
 
+/* WEFT_CUDA_CAP and WEFT_CUDA_EXPANDABLE. */
+static void check_environment(const char *expandable)
+{
+    setenv("WEFT_CUDA_CAP", "64M", 1);
+    setenv("WEFT_CUDA_EXPANDABLE", expandable, 1);
+    with_fake(FAKE_LATE, 1);
+    const bool pieces = *expandable == '1';
+    cr_assert_eq(wf_cuda_get_info(0)->expandable, pieces);
+    wf_cuda_block *a = block(40 * MIB);
+    cr_assert_eq(gpu->calls("cuMemAlloc_v2") > 0, !pieces);
+    cr_assert_null(wf_cuda_alloc(0, 40 * MIB, &why));
+    cr_assert(strstr(why.rule, "below its cap of 64.00 MiB") && strstr(why.hint, "WEFT_CUDA_CAP"),
+              "%s; %s", why.rule, why.hint);
+    cr_assert_leq(gpu->bytes(0), 64 * MIB);
+    wf_cuda_free(a);
+    close_fake();
+}
+
+Test(cuda_memory, the_environment_caps_it)
+{
+    check_environment("1");
+}
+
+Test(cuda_memory, the_environment_asks_for_segments)
+{
+    check_environment("0");
+}
+
 /* Of the fake device, whose addresses are checked: a pool of the program's own. */
 typedef struct own {
     int64_t given, released, held;
@@ -166,6 +194,10 @@ Test(cuda_memory, segments_of_the_programs_own)
         o.none = true;
         cr_assert_null(wf_cuda_alloc(0, 30 << 20, &why));
         cr_assert_eq(why.code, WEFT_ENOMEM);
+        cr_assert(strstr(why.hint, "weft_cuda_set_allocator"), "%s", why.hint);
+        weft_cuda_info info;
+        OK(weft_cuda_get_info(d, &info));
+        cr_assert_not(info.expandable);
         o.none = false;
         cr_assert_eq(o.given, given);
         for (int i = 0; i < 8; i++) {
@@ -177,6 +209,8 @@ Test(cuda_memory, segments_of_the_programs_own)
         cr_assert_null(wf_cuda_alloc(0, MIB, &why));
         cr_assert(o.given > given && o.given == o.released && o.held == 0);
         OK(weft_cuda_set_allocator(d, NULL));
+        OK(weft_cuda_get_info(d, &info));
+        cr_assert_eq(info.expandable, vm);
         wf_cuda_free(block(MIB));
         cr_assert_eq(o.given, o.released);
         wf_cuda_module_free(fake_module);
