@@ -237,9 +237,11 @@ Test(gpu_libs, convolutions)
     cr_assert_eq(wf_cuda_conv_plans(), 6, "the library was used");
 }
 
-/* A number that TF32 has not goes through a product and a convolution. */
+/* A number that TF32 has not goes through a product and a convolution; to a few roundings of f32, as some of a library's ways transform
+ * their operands. */
 static void check_f32(double seen)
 {
+    const double most = 1.0 / (1 << 20);
     const double value = 1 + 1.0 / 4096;
     weft_tensor x = away(weft_full(weft_shape(8, 8), value, WEFT_F32)),
                 one = weft_zeros(weft_shape(1, 1, 3, 3), WEFT_F32);
@@ -247,10 +249,10 @@ static void check_f32(double seen)
     weft_tensor y = weft_matmul(x, away(weft_eye(8, 8, 0, WEFT_F32))),
                 z = weft_conv2d(.x = weft_reshape(x, weft_shape(1, 1, 8, 8)), .weight = away(one));
     cr_assert(weft_ok(y) && weft_ok(z), "%s", weft_last_error());
-    cr_assert(weft_item_f64(weft_min(y)) == seen && weft_item_f64(weft_max(y)) == seen,
-              "a product has %.9g", weft_item_f64(weft_max(y)));
-    cr_assert(weft_item_f64(weft_min(z)) == seen && weft_item_f64(weft_max(z)) == seen,
-              "a convolution has %.9g", weft_item_f64(weft_max(z)));
+    y = weft_max(weft_abs(weft_sub(y, weft_f(seen))));
+    z = weft_max(weft_abs(weft_sub(z, weft_f(seen))));
+    cr_assert(weft_item_f64(y) <= most, "a product differs by %g", weft_item_f64(y));
+    cr_assert(weft_item_f64(z) <= most, "a convolution differs by %g", weft_item_f64(z));
 #ifndef WEFT_GPU_RUNNER
     cr_assert(wf_cuda_gemm_plans() == 1 && wf_cuda_conv_plans() == 1, "the libraries were used");
 #endif
