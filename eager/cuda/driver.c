@@ -67,15 +67,19 @@ static bool load(void)
                                         "/usr/lib/wsl/lib/libcuda.so.1"};
     const char *name = *path ? path : usual[0];
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    const char *error = library ? NULL : dlerror();
+    char what[100] = "is not found";
+    if (error && !strstr(error, "No such file")) { /* it is there */
+        snprintf(what, sizeof what, "cannot be opened: %.80s", error);
+    }
     for (size_t i = 1; !library && !*path && i < sizeof usual / sizeof *usual; i++) {
         library = dlopen(usual[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     }
     if (!library) {
-        snprintf(
-            missing, sizeof missing,
-            "the CUDA driver (%.110s) is not found; install NVIDIA's driver, or name its file in "
-            "WEFT_CUDA_DRIVER",
-            name);
+        snprintf(missing, sizeof missing,
+                 "the CUDA driver (%.110s) %s; install NVIDIA's driver, or name its file in "
+                 "WEFT_CUDA_DRIVER",
+                 name, what);
         return false;
     }
     wf_cuda_driver *d = &functions;

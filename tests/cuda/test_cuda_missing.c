@@ -58,6 +58,12 @@ Test(cuda_missing, no_driver)
                     "install NVIDIA's driver");
 }
 
+Test(cuda_missing, a_driver_that_is_no_library)
+{
+    with("WEFT_CUDA_DRIVER", WEFT_SOURCE_DIR "/CMakeLists.txt");
+    check_no_device(WEFT_CUDA(0), ") cannot be opened: ", "install NVIDIA's driver");
+}
+
 Test(cuda_missing, an_old_driver)
 {
     with("FAKE_CUDA_VERSION", "11080");
