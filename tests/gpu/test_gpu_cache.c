@@ -4,6 +4,7 @@
  */
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -88,6 +89,25 @@ static void check_another_nvrtc(const char *folder, const told *first)
 }
 #endif
 
+enum { OTHERS = 3 };
+static pthread_t beside_it[OTHERS];
+static int others;
+
+static void *work_beside(void *number)
+{
+    work(number);
+    return NULL;
+}
+
+/* Threads that want the same kernels at the same time. */
+static void start_others(void)
+{
+    static double number[OTHERS][RESULTS];
+    while (others < OTHERS &&
+           pthread_create(&beside_it[others], NULL, work_beside, number[others]) == 0)
+        others++;
+}
+
 /* In a process of its own: what it tells through the pipe. `before`: NULL, or called with the device open. */
 static void tell(int to, void (*before)(void))
 {
@@ -98,6 +118,8 @@ static void tell(int to, void (*before)(void))
         if (before)
             before();
         work(t.number);
+        for (int i = 0; i < others; i++)
+            pthread_join(beside_it[i], NULL);
         wf_gpu_wait_kernels();
         wf_gpu_get_stats(&t.first);
         work(again);
@@ -153,6 +175,21 @@ static void each_file(const char *folder, bool remove_all)
         closedir(d);
     if (remove_all)
         rmdir(folder);
+}
+
+/* Who comes while a kernel is made waits for it. */
+Test(gpu_cache, threads_compile_a_kernel_once)
+{
+    setenv("WEFT_CACHE_SIZE", "0", 1);
+    const told alone = process(NULL);
+    if (!alone.done && alone.first.programs == 0)
+        cr_skip_test("no GPU");
+    const told beside = process(start_others);
+    cr_assert(alone.done && beside.done);
+    cr_assert_gt(alone.first.compiled, RESULTS);
+    cr_assert_eq(beside.first.compiled, alone.first.compiled, "%d were compiled, of %d",
+                 (int)beside.first.compiled, (int)alone.first.compiled);
+    cr_assert_eq(memcmp(beside.number, alone.number, sizeof alone.number), 0);
 }
 
 Test(gpu_cache, the_next_process_compiles_nothing)
