@@ -55,8 +55,8 @@ static cu_result read_info(wf_cuda_device *d)
     i->memory_bytes = (int64_t)memory;
     i->driver = wf_cu->version;
     /* until a granule has been tried, vm.c */
-    i->expandable = vm && wf_cu->has_vm && wf_env()->WEFT_CUDA_EXPANDABLE &&
-                    !wf_env()->WEFT_CUDA_MEMCHECK;
+    i->expandable =
+        vm && wf_cu->has_vm && wf_env()->WEFT_CUDA_EXPANDABLE && !wf_env()->WEFT_CUDA_MEMCHECK;
     return r;
 }
 
