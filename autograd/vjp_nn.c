@@ -79,7 +79,8 @@ WF_VJP(matmul, WF_SAVES_SRC(0) | WF_SAVES_SRC(1) | WF_SAVES_TYPES)
                 xm[0] *= a2.dims[i];
             }
             gm[0] = xm[0];
-            v->dsrc[1] = matmul(swap_last(reshape(x, 2, xm), 2), reshape(g, 2, gm));
+            x = swap_last(reshape(x, 2, xm), 2);
+            v->dsrc[1] = matmul(x, reshape(g, 2, gm));
         } else {
             v->dsrc[1] = wf_sum_to(matmul(swap_last(x, a2.rank), g), b2.rank, b2.dims);
         }
@@ -105,8 +106,8 @@ WF_VJP(linear, WF_SAVES_SRC(0) | WF_SAVES_SRC(1) | WF_SAVES_TYPES)
                          : matmul(v->g[0], wf_vjp_src(v, 1));
     }
     if (v->need[1]) {
-        v->dsrc[1] =
-            matmul(swap_last(reshape(v->g[0], 2, gm), 2), reshape(wf_vjp_src(v, 0), 2, xm));
+        weft_tensor gt = swap_last(reshape(v->g[0], 2, gm), 2);
+        v->dsrc[1] = matmul(gt, reshape(wf_vjp_src(v, 0), 2, xm));
     }
     if (v->nsrc > 2 && v->need[2]) {
         int64_t axis = 0;
@@ -272,7 +273,8 @@ static int softmax_vjp(wf_vjp *v, wf_op fused, bool log)
     weft_tensor g = wf_as_dtype(v->g[0], wide), d;
     y = wf_as_dtype(y, wide);
     if (log) {
-        d = sub(g, mul(expo(y), reduce(WF_OP_SUM, g, 1, &axis, true, wide)));
+        weft_tensor p = expo(y);
+        d = sub(g, mul(p, reduce(WF_OP_SUM, g, 1, &axis, true, wide)));
     } else {
         d = mul(y, sub(g, reduce(WF_OP_SUM, mul(g, y), 1, &axis, true, wide)));
     }
@@ -466,8 +468,8 @@ static weft_tensor unpool_last(const wf_type *x, const wf_type *y, weft_tensor i
     const int64_t yf[3] = {y->dims[0], y->dims[2] * y->dims[3], y->dims[1]};
     const int64_t dims[4] = {x->dims[0], x->dims[2], x->dims[3], x->dims[1]};
     const wf_attr a = {.n_ints = 1, .ints = &axis};
-    weft_tensor d = wf_op3(WF_OP_SCATTER_ADD, &a, full(x->dtype, 3, xf, 0),
-                           reshape(turn(index), 3, yf), reshape(turn(g), 3, yf));
+    weft_tensor none = full(x->dtype, 3, xf, 0), at = reshape(turn(index), 3, yf);
+    weft_tensor d = wf_op3(WF_OP_SCATTER_ADD, &a, none, at, reshape(turn(g), 3, yf));
     return turn_back(reshape(d, 4, dims));
 }
 
@@ -489,8 +491,8 @@ WF_VJP(max_pool2d, WF_SAVES_DST(1))
     int64_t xf[2] = {planes, x.dims[lead] * x.dims[lead + 1]};
     int64_t yf[2] = {planes, y.dims[lead] * y.dims[lead + 1]}, axis = 1;
     wf_attr a = {.n_ints = 1, .ints = &axis};
-    weft_tensor d = wf_op3(WF_OP_SCATTER_ADD, &a, full(x.dtype, 2, xf, 0),
-                           reshape(wf_vjp_dst(v, 1), 2, yf), reshape(v->g[0], 2, yf));
+    weft_tensor none = full(x.dtype, 2, xf, 0), at = reshape(wf_vjp_dst(v, 1), 2, yf);
+    weft_tensor d = wf_op3(WF_OP_SCATTER_ADD, &a, none, at, reshape(v->g[0], 2, yf));
     v->dsrc[0] = reshape(d, x.rank, x.dims);
     return wf_vjp_done(v);
 }
@@ -539,6 +541,7 @@ WF_VJP(cross_entropy, WF_SAVES_SRC(0) | WF_SAVES_SRC(1) | WF_SAVES_DST(1))
     weft_tensor q = mul(wf_op1(WF_OP_ONE_HOT, &hot, safe), weft_f(1 - smooth));
     q = add(q, weft_f(wf_plain_quotient(smooth, (double)classes)));
     weft_tensor g = where(used, wf_as_dtype(v->g[0], wide), weft_f(0));
-    v->dsrc[0] = wf_as_dtype(mul(reshape(g, 2, rows), sub(p, q)), t.dtype);
+    g = reshape(g, 2, rows);
+    v->dsrc[0] = wf_as_dtype(mul(g, sub(p, q)), t.dtype);
     return wf_vjp_done(v);
 }

@@ -44,7 +44,8 @@ WF_VJP(amax, WF_SAVES_SRC(0) | WF_SAVES_DST(0))
         n ? reduce(WF_OP_SUM, wf_as_dtype(hit, WEFT_F32), n, axes, true, WEFT_F32) : weft_f(1);
     weft_tensor g = keep_axes(v->attr, v->g[0], &x);
     int wide = wf_dtype_compute(x.dtype);
-    g = divide(wf_as_dtype(g, wide), wf_as_dtype(count, wide));
+    g = wf_as_dtype(g, wide);
+    g = divide(g, wf_as_dtype(count, wide));
     v->dsrc[0] = wf_as_dtype(where(hit, g, weft_f(0)), x.dtype);
     return wf_vjp_done(v);
 }
@@ -65,8 +66,8 @@ WF_VJP(var, WF_SAVES_SRC(0))
     int wide = wf_dtype_compute(x.dtype);
     double n = (double)reduced_count(v->attr, &x) - v->attr->flt[0];
     weft_tensor g = wf_as_dtype(keep_axes(v->attr, v->g[0], &x), wide);
-    v->dsrc[0] =
-        wf_as_dtype(mul(mul(g, weft_f(wf_plain_quotient(2, n))), centred(v, &x, wide)), x.dtype);
+    g = mul(g, weft_f(wf_plain_quotient(2, n)));
+    v->dsrc[0] = wf_as_dtype(mul(g, centred(v, &x, wide)), x.dtype);
     return wf_vjp_done(v);
 }
 
@@ -78,7 +79,8 @@ WF_VJP(std, WF_SAVES_SRC(0) | WF_SAVES_DST(0))
     double n = (double)reduced_count(v->attr, &x) - v->attr->flt[0];
     weft_tensor g = wf_as_dtype(keep_axes(v->attr, v->g[0], &x), wide);
     weft_tensor y = wf_as_dtype(keep_axes(v->attr, wf_vjp_dst(v, 0), &x), wide);
-    weft_tensor scale = where(equal(y, weft_f(0)), weft_f(0), divide(g, mul(y, weft_f(n))));
+    weft_tensor flat = equal(y, weft_f(0));
+    weft_tensor scale = where(flat, weft_f(0), divide(g, mul(y, weft_f(n))));
     v->dsrc[0] = wf_as_dtype(mul(scale, centred(v, &x, wide)), x.dtype);
     return wf_vjp_done(v);
 }
@@ -102,23 +104,28 @@ WF_VJP(norm, WF_SAVES_SRC(0) | WF_SAVES_DST(0))
     weft_tensor zero = weft_f(0), d;
     weft_tensor mag = wf_op1(WF_OP_ABS, NULL, x);
     if (p == 2) {
-        d = mul(x, where(equal(y, zero), zero, divide(g, y)));
+        weft_tensor none = equal(y, zero);
+        d = mul(x, where(none, zero, divide(g, y)));
     } else if (p == 1) {
         d = mul(sign_of(x), g);
     } else if (p == 0) {
-        d = mul(sign_of(x), mul(g, zero));
+        d = mul(g, zero);
+        d = mul(sign_of(x), d);
     } else if (p > 1e308 || p < -1e308) {
         weft_tensor hit = equal(mag, y);
         weft_tensor count =
             n ? reduce(WF_OP_SUM, wf_as_dtype(hit, wide), n, axes, true, wide) : weft_f(1);
-        d = mul(where(hit, divide(g, count), zero), sign_of(x));
+        d = where(hit, divide(g, count), zero);
+        d = mul(d, sign_of(x));
     } else {
         /* none to or beside a zero that makes the norm zero; its ratio is 1, since another power may be infinite */
         weft_tensor one = weft_f(1), none = equal(y, zero);
         weft_tensor dead = wf_op2(WF_OP_LOGICAL_OR, NULL, equal(x, zero), none);
-        weft_tensor ratio = divide(where(dead, one, mag), where(none, one, y));
+        weft_tensor ratio = where(dead, one, mag);
+        ratio = divide(ratio, where(none, one, y));
         weft_tensor power = wf_op2(WF_OP_POW, NULL, ratio, weft_f(p - 1));
-        d = mul(mul(where(dead, zero, power), sign_of(x)), g);
+        power = where(dead, zero, power);
+        d = mul(mul(power, sign_of(x)), g);
     }
     v->dsrc[0] = wf_as_dtype(d, t.dtype);
     return wf_vjp_done(v);
@@ -187,8 +194,9 @@ static weft_tensor prod_by_division(wf_vjp *v, weft_tensor g, weft_tensor x, int
     const weft_tensor zero = equal(x, nothing);
     const weft_tensor rest =
         mul(g, reduce(WF_OP_PROD, where(zero, weft_f(1), x), n, axes, true, wide));
-    return where(zero, where(equal(there, weft_i(cols - 1)), rest, nothing),
-                 where(equal(there, weft_i(cols)), divide(rest, x), nothing));
+    const weft_tensor one = equal(there, weft_i(cols - 1)), none = equal(there, weft_i(cols));
+    const weft_tensor its = where(one, rest, nothing), all = divide(rest, x);
+    return where(zero, its, where(none, all, nothing));
 }
 
 /* d prod / d x_i is the product of all others: prefix times suffix. */

@@ -83,7 +83,8 @@ static weft_tensor cross_logits(const weft_loss_args *a)
 {
     weft_tensor x = a->x, t = a->target;
     if (wf_is_none(a->pos_weight)) {
-        return op2(WF_OP_SUB, wf_op1(WF_OP_SOFTPLUS, NULL, x), op2(WF_OP_MUL, x, t));
+        weft_tensor plus = wf_op1(WF_OP_SOFTPLUS, NULL, x);
+        return op2(WF_OP_SUB, plus, op2(WF_OP_MUL, x, t));
     }
     /* (1 - t) x + (1 + (p - 1) t) softplus(-x) */
     weft_tensor more = op2(WF_OP_SUB, a->pos_weight, weft_f(1));

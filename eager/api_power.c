@@ -114,9 +114,8 @@ static weft_tensor by_tensor(weft_tensor a, weft_tensor b, int dtype)
     }
     if (has_sign) {
         /* the bits below the sign say whether b is odd, and so what a power of -1 is: for 1 and -1 r is right */
-        weft_tensor big =
-            wf_op2(WF_OP_LOGICAL_AND, NULL, wf_op2(WF_OP_NOT_EQUAL, NULL, a, weft_i(1)),
-                   wf_op2(WF_OP_NOT_EQUAL, NULL, a, weft_i(-1)));
+        weft_tensor big = wf_op2(WF_OP_NOT_EQUAL, NULL, a, weft_i(1));
+        big = wf_op2(WF_OP_LOGICAL_AND, NULL, big, wf_op2(WF_OP_NOT_EQUAL, NULL, a, weft_i(-1)));
         weft_tensor gone =
             wf_op2(WF_OP_LOGICAL_AND, NULL, big, wf_op2(WF_OP_LESS, NULL, b, weft_i(0)));
         r = wf_op3(WF_OP_WHERE, NULL, gone, weft_i(0), r);

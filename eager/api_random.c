@@ -217,15 +217,18 @@ static weft_tensor with_replacement(const wf_arg *a, weft_tensor w, weft_shape o
     weft_tensor whole = weft_cast(weft_mul(part, unit), WEFT_I64); /* NaN, of a sum 0 or inf: 0 */
     weft_tensor sums = weft_cumsum(whole, -1);
     weft_tensor last = weft_narrow(sums, -1, classes - 1, 1);
-    weft_tensor t = weft_cast(weft_mul(uniform(a, out, g), weft_cast(last, WEFT_F64)), WEFT_I64);
-    return weft_where(weft_greater(last, weft_i(0)), first_above(sums, t, classes), weft_i(-1));
+    weft_tensor t = uniform(a, out, g);
+    t = weft_cast(weft_mul(t, weft_cast(last, WEFT_F64)), WEFT_I64);
+    weft_tensor any = weft_greater(last, weft_i(0));
+    return weft_where(any, first_above(sums, t, classes), weft_i(-1));
 }
 
 static weft_tensor without_replacement(const wf_arg *a, weft_tensor w, int64_t n, weft_generator *g)
 {
     weft_shape shape = weft_shape_from(a->type.rank, a->type.dims);
     weft_tensor e = weft_neg(weft_log1p(weft_neg(uniform(a, shape, g))));
-    weft_tensor keys = weft_sub(weft_log(w), weft_log(e));
+    weft_tensor keys = weft_log(w);
+    keys = weft_sub(keys, weft_log(e));
     keys = weft_where(weft_greater(w, weft_f(0)), keys, weft_f(-INFINITY));
     weft_tensor best, at;
     if (weft_topk(keys, n, -1, false, &best, &at) != WEFT_OK) {

@@ -40,7 +40,8 @@ static weft_tensor elements_close(const weft_isclose_args *p)
     weft_tensor near = weft_less_equal(weft_abs(weft_sub(a, b)), bound);
     near = weft_logical_or(same, weft_logical_and(near, weft_isfinite(b)));
     if (p->equal_nan) {
-        near = weft_logical_or(near, weft_logical_and(weft_isnan(a), weft_isnan(b)));
+        weft_tensor nan = weft_isnan(a);
+        near = weft_logical_or(near, weft_logical_and(nan, weft_isnan(b)));
     }
     return near;
 }
@@ -433,9 +434,11 @@ static weft_tensor search(weft_tensor pair[2], int64_t rows, weft_shape shape, b
 static weft_tensor is_before(weft_tensor a, weft_tensor b, weft_dtype as)
 {
     weft_tensor y = weft_less(a, b);
-    return as == WEFT_F64 ? weft_logical_or(
-                                y, weft_logical_and(weft_isnan(b), weft_logical_not(weft_isnan(a))))
-                          : y;
+    if (as != WEFT_F64) {
+        return y;
+    }
+    weft_tensor nan = weft_isnan(b);
+    return weft_logical_or(y, weft_logical_and(nan, weft_logical_not(weft_isnan(a))));
 }
 
 /* The same without a look at the values: how many of n are before each, bit by bit from the highest. */

@@ -109,7 +109,8 @@ static void batch_norm(composer *c, const wf_val *src, wf_val *dst)
     double n = count_of(x);
     wf_val v = as(c, src[0], c->compute), mean, var, d;
     if (at->flags & WF_FLAG_TRAINING) {
-        mean = then(c, WF_OP_DIV, NULL, sum_channels(c, v, x->rank), number(c, n));
+        mean = sum_channels(c, v, x->rank);
+        mean = then(c, WF_OP_DIV, NULL, mean, number(c, n));
         d = then(c, WF_OP_SUB, NULL, v, mean);
         var = sum_channels(c, then(c, WF_OP_MUL, NULL, d, d), x->rank);
         var = then(c, WF_OP_DIV, NULL, var, number(c, n));

@@ -33,7 +33,8 @@ static int scalar(const rows *c, wf_scalar_kind kind)
 }
 static int mean(const rows *c, int x)
 {
-    return f2(c, WF_OP_DIV, total(c, x), scalar(c, WF_SCALAR_COUNT));
+    int sum = total(c, x);
+    return f2(c, WF_OP_DIV, sum, scalar(c, WF_SCALAR_COUNT));
 }
 
 /* The largest element, 0 if it is not finite. */
@@ -64,7 +65,8 @@ static int logsumexp(const rows *c, int x)
 static int deviation(const rows *c, int x, bool root)
 {
     int d = f2(c, WF_OP_SUB, x, mean(c, x));
-    int v = f2(c, WF_OP_DIV, total(c, f2(c, WF_OP_MUL, d, d)), scalar(c, WF_SCALAR_FREEDOM));
+    int sum = total(c, f2(c, WF_OP_MUL, d, d));
+    int v = f2(c, WF_OP_DIV, sum, scalar(c, WF_SCALAR_FREEDOM));
     return root ? f1(c, WF_OP_SQRT, v) : v;
 }
 
@@ -86,7 +88,7 @@ static void norm(const rows *c, const int *x, int nsrc, bool center, bool once, 
 {
     int m = center ? mean(c, x[0]) : -1;
     int d = center ? f2(c, WF_OP_SUB, x[0], m) : x[0];
-    int var = f2(c, WF_OP_DIV, total(c, f2(c, WF_OP_MUL, d, d)), scalar(c, WF_SCALAR_COUNT));
+    int var = mean(c, f2(c, WF_OP_MUL, d, d));
     int rstd =
         f1(c, WF_OP_RECIPROCAL, f1(c, WF_OP_SQRT, f2(c, WF_OP_ADD, var, scalar(c, WF_SCALAR_EPS))));
     int y = f2(c, WF_OP_MUL, d, rstd);
@@ -196,7 +198,8 @@ static void cross_entropy(const rows *c, int raw, int target, bool smooth, int *
     int lse = log_of_sum(c, x, wf_program_reduce(c->w->prog, WF_OP_AMAX, x));
     int loss = f2(c, WF_OP_SUB, lse, at_target(c, raw, x, target));
     if (smooth) {
-        int even = f2(c, WF_OP_MUL, scalar(c, WF_SCALAR_SMOOTH), mean(c, f2(c, WF_OP_SUB, lse, x)));
+        int even = mean(c, f2(c, WF_OP_SUB, lse, x));
+        even = f2(c, WF_OP_MUL, scalar(c, WF_SCALAR_SMOOTH), even);
         loss = f2(c, WF_OP_ADD, f2(c, WF_OP_MUL, scalar(c, WF_SCALAR_REST), loss), even);
     }
     r[0] = unless_ignored(c, target, loss);
@@ -206,7 +209,8 @@ static void cross_entropy(const rows *c, int raw, int target, bool smooth, int *
 static int cross_entropy_bwd(const rows *c, int g, int x, int target, int lse)
 {
     int hit = equal(c, WF_OP_EQUAL, wf_program_iota(c->w->prog, WEFT_I64), target);
-    int q = where(c, hit, scalar(c, WF_SCALAR_THERE), scalar(c, WF_SCALAR_SHARE));
+    int there = scalar(c, WF_SCALAR_THERE);
+    int q = where(c, hit, there, scalar(c, WF_SCALAR_SHARE));
     int e = f1(c, WF_OP_EXP, f2(c, WF_OP_SUB, x, lse));
     return unless_ignored(c, target, f2(c, WF_OP_MUL, g, f2(c, WF_OP_SUB, e, q)));
 }
@@ -223,8 +227,8 @@ static void check_target(const rows *c, int target)
     int zero = wf_lower_scalar(w, (wf_scalar_of){c->k, WEFT_I64, WF_SCALAR_ZERO, 0});
     int n = wf_lower_scalar(w, (wf_scalar_of){c->k, WEFT_I64, WF_SCALAR_COUNT, c->n});
     int ignore = wf_lower_scalar(w, (wf_scalar_of){c->k, WEFT_I64, WF_SCALAR_IGNORE, 0});
-    int there = both(c, WF_OP_LOGICAL_AND, equal(c, WF_OP_GREATER_EQUAL, target, zero),
-                     equal(c, WF_OP_LESS, target, n));
+    int there = equal(c, WF_OP_GREATER_EQUAL, target, zero);
+    there = both(c, WF_OP_LOGICAL_AND, there, equal(c, WF_OP_LESS, target, n));
     int good = both(c, WF_OP_LOGICAL_OR, there, equal(c, WF_OP_EQUAL, target, ignore));
     wf_program_check_index(w->prog, good, target);
 }

@@ -130,7 +130,8 @@ static weft_tensor draw_truncated(weft_tensor t, const double arg[4], weft_gener
     weft_tensor x = draw_normal(t, arg[0], arg[1], g);
     for (;;) {
         weft_scope round = weft_scope_begin();
-        weft_tensor out = weft_logical_or(weft_less(x, low), weft_greater(x, high));
+        weft_tensor out = weft_less(x, low);
+        out = weft_logical_or(out, weft_greater(x, high));
         double left = (weft_item_f64)((weft_any)(&(weft_reduce_args){.x = out}));
         if (left != 1) {
             weft_scope_end(round);

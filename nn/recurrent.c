@@ -133,18 +133,21 @@ static weft_tensor lstm_step(const weft_nn_gates *l, weft_tensor given, weft_ten
                              weft_tensor *c, int64_t n)
 {
     weft_tensor g = weft_add(given, weft_linear(h, l->weight_hh, l->bias_hh));
-    weft_tensor in = weft_mul(weft_sigmoid(gate(g, 0, n)), weft_tanh(gate(g, 2, n)));
+    weft_tensor in = weft_sigmoid(gate(g, 0, n));
+    in = weft_mul(in, weft_tanh(gate(g, 2, n)));
     *c = weft_add(weft_mul(weft_sigmoid(gate(g, 1, n)), *c), in);
-    return weft_mul(weft_sigmoid(gate(g, 3, n)), weft_tanh(*c));
+    weft_tensor shown = weft_sigmoid(gate(g, 3, n));
+    return weft_mul(shown, weft_tanh(*c));
 }
 
 /* The same of [batch, 3 hidden]: reset, update, new. */
 static weft_tensor gru_step(const weft_nn_gates *l, weft_tensor given, weft_tensor h, int64_t n)
 {
     weft_tensor g = weft_linear(h, l->weight_hh, l->bias_hh);
-    weft_tensor reset = weft_sigmoid(weft_add(gate(given, 0, n), gate(g, 0, n)));
-    weft_tensor update = weft_sigmoid(weft_add(gate(given, 1, n), gate(g, 1, n)));
-    weft_tensor fresh = weft_tanh(weft_add(gate(given, 2, n), weft_mul(reset, gate(g, 2, n))));
+    weft_tensor reset = gate(given, 0, n), update = gate(given, 1, n), fresh = gate(given, 2, n);
+    reset = weft_sigmoid(weft_add(reset, gate(g, 0, n)));
+    update = weft_sigmoid(weft_add(update, gate(g, 1, n)));
+    fresh = weft_tanh(weft_add(fresh, weft_mul(reset, gate(g, 2, n))));
     return weft_lerp(fresh, h, update); /* (1 - z) n + z h */
 }
 

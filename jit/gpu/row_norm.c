@@ -327,7 +327,8 @@ static int forward(loss *t)
     int value = f2(&w, WF_OP_SUB, lse, at);
     if (t->smooth != 0) {
         const int mean = f2(&w, WF_OP_DIV, total(&w, f2(&w, WF_OP_SUB, lse, x)), count);
-        value = f2(&w, WF_OP_ADD, f2(&w, WF_OP_MUL, rest, value), f2(&w, WF_OP_MUL, smooth, mean));
+        value = f2(&w, WF_OP_MUL, rest, value);
+        value = f2(&w, WF_OP_ADD, value, f2(&w, WF_OP_MUL, smooth, mean));
     }
     output(&w, unless_ignored(&w, target, ignore, value), t->e->dst[0].dtype);
     output(&w, lse, t->e->dst[1].dtype);

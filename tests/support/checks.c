@@ -104,6 +104,26 @@ void check_text(const char *what, const char *got, const char *golden)
               got, golden);
 }
 
+void check_lines(const char *path, const char *got)
+{
+    if (getenv("WEFT_ACCEPT")) {
+        FILE *f = fopen(path, "wb");
+        cr_assert(f && fputs(got, f) >= 0 && fclose(f) == 0, "%s cannot be written", path);
+    }
+    FILE *f = fopen(path, "rb");
+    cr_assert_not_null(f, "%s is missing: WEFT_ACCEPT=1 makes it", path);
+    char want[2048];
+    for (int line = 1; fgets(want, sizeof want, f); line++) {
+        const char *end = strchr(got, '\n');
+        cr_assert_not_null(end, "line %d is missing: %s", line, want);
+        const bool same = strncmp(got, want, (size_t)(end - got) + 1) == 0;
+        cr_expect(same, "line %d is\n%.*s\nexpected\n%s", line, (int)(end - got), got, want);
+        got = end + 1;
+    }
+    cr_expect(*got == '\0', "more than expected: %s", got);
+    fclose(f);
+}
+
 void check_gradient(const char *what, weft_check_fn fn, void *user, const weft_tensor *in, int n)
 {
     char why[256] = "";

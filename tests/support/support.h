@@ -59,6 +59,8 @@ void check_near(const char *what, weft_tensor t, const long double *want, const 
 void check_error(const char *what, weft_tensor t, weft_status status, const char *says);
 void check_status(const char *what, weft_status got, weft_status want, const char *says);
 void check_text(const char *what, const char *got, const char *golden);
+/* The file's text, line by line. WEFT_ACCEPT=1 in the environment writes it first. */
+void check_lines(const char *path, const char *got);
 /* weft_gradcheck passes. */
 void check_gradient(const char *what, weft_check_fn fn, void *user, const weft_tensor *in, int n);
 

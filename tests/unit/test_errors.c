@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/support/support.h"
 #include "weft/weft.h"
 
 static char *out;
@@ -421,23 +422,6 @@ static void every_op_is_there(void)
     cr_expect(seen > 200, "only %d functions", seen);
 }
 
-static void compare(const char *path)
-{
-    FILE *f = fopen(path, "rb");
-    cr_assert_not_null(f, "%s", path);
-    char want[2048];
-    char *p = out;
-    for (int line = 1; fgets(want, sizeof want, f); line++) {
-        char *end = strchr(p, '\n');
-        cr_assert_not_null(end, "line %d is missing: %s", line, want);
-        bool same = strncmp(p, want, (size_t)(end - p) + 1) == 0;
-        cr_expect(same, "line %d is\n%.*s\nexpected\n%s", line, (int)(end - p), p, want);
-        p = end + 1;
-    }
-    cr_expect_str_empty(p, "more than expected: %s", p);
-    fclose(f);
-}
-
 Test(errors, golden)
 {
     static const char path[] = WEFT_SOURCE_DIR "/tests/golden/errors.txt";
@@ -463,13 +447,7 @@ Test(errors, golden)
     ops_of_ops();
     fclose(sink);
     every_op_is_there();
-    if (getenv("WEFT_ACCEPT")) {
-        FILE *f = fopen(path, "wb");
-        cr_assert_not_null(f);
-        fputs(out, f);
-        fclose(f);
-    }
-    compare(path);
+    check_lines(path, out);
     free(out);
 }
 
