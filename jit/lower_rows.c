@@ -207,20 +207,16 @@ static wf_kref want(build *b, int v)
 }
 
 /* -- single values ------------------------------------------------------------------------------------------ */
-/* Is single value v read outside the stage that defines it? */
-static bool leaves(const build *b, int v, int stage)
+/* Is single value v read outside the stage that makes it, which has the instructions `now`? */
+static bool leaves(const wf_program *p, int v, const bool *now)
 {
-    const wf_program *p = b->p;
     for (int k = 0; k < p->noutput; k++)
         if (p->output[k] == v &&
             (p->output_level[k] == WF_LEVEL_ELEM || p->level[v] == WF_LEVEL_ONE))
             return true;
     for (int i = 0; i < p->ninst; i++)
         for (int k = 0; k < p->inst[i].nsrc; k++)
-            if (p->inst[i].src[k] == v &&
-                (p->inst[i].value < 0 || p->level[p->inst[i].value] == WF_LEVEL_ELEM ||
-                 p->inst[i].kind == WF_INST_REDUCE || b->at[p->inst[i].value] != stage ||
-                 p->inst[i].kind == WF_INST_PICK))
+            if (p->inst[i].src[k] == v && !now[i])
                 return true;
     return false;
 }
@@ -304,7 +300,7 @@ static bool single_stage(build *b, wf_stage_kind kind, int depth, const bool *do
             continue;
         }
         const wf_kref x = want(b, inst->value);
-        if (leaves(b, inst->value, stage))
+        if (leaves(p, inst->value, now))
             output(b, WF_PORT_SLOT, 0, inst->value, x);
         if (kind == WF_ST_ROW)
             row_outputs(b, inst->value, stage);

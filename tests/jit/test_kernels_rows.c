@@ -120,6 +120,58 @@ Test(kernels_rows, loops_are_those_of_stages)
     }
 }
 
+/* Is all that it computes read, as in a plan's programs? */
+static bool is_all_read(const wf_program *p)
+{
+    bool read = true;
+    for (int i = 0; i < p->ninst; i++)
+        read &= p->inst[i].value < 0 || p->last[p->inst[i].value] >= 0;
+    return read;
+}
+
+/* What a stage leaves behind for others is read by one. */
+static void check_slots(const wf_program *p, bool device)
+{
+    wf_kernel k;
+    wf_why why = {0};
+    if ((device ? wf_lower_device(p, &k, &why) : wf_lower(p, 0, &k, &why)) != 0)
+        return; /* too many kept values */
+    for (int s = 0; s < k.rows->nstage; s++) {
+        const wf_stage *st = &k.rows->stage[s];
+        const uint32_t nout = st->kind == WF_ST_PICK ? 1 : st->body.nout;
+        for (uint32_t o = 0; o < nout; o++) {
+            bool read = st->out[o].kind != WF_PORT_SLOT;
+            for (int i = s + 1; i < k.rows->nstage && !read; i++) {
+                const wf_stage *to = &k.rows->stage[i];
+                const uint32_t nin = to->kind == WF_ST_PICK ? 2 : to->body.nparam;
+                for (uint32_t n = 0; n < nin; n++)
+                    read |= to->in[n].kind == WF_PORT_SLOT && to->in[n].at == st->out[o].at;
+            }
+            cr_expect(read, "slot %d of stage %d is nobody's", st->out[o].at, s);
+        }
+    }
+    wf_kernel_free(&k);
+}
+
+Test(kernels_rows, slots_are_read)
+{
+    static sample s;
+    wf_program_init(&s.p);
+    program_cross_entropy(&s.p, WEFT_F32);
+    cr_assert_eq(wf_program_finish(&s.p), 0);
+    check_slots(&s.p, true);
+    check_slots(&s.p, false);
+    int seen = 0;
+    for (int t = 0; t < 20000 && seen < 200; t++) {
+        program_draw_rows(&s);
+        if (s.p.rows && is_all_read(&s.p)) {
+            check_slots(&s.p, t % 2);
+            seen++;
+        }
+    }
+    cr_assert_gt(seen, 50);
+}
+
 /* -- random ones ------------------------------------------------------------------------------------------- */
 Test(kernels_rows, random_groups)
 {

@@ -19,7 +19,6 @@ WF_EXTERN __global__ void __launch_bounds__(256, 2) kernel(const struct wf_words
         float t2 = 0;
         float t5 = 0;
         float t7 = 0;
-        unsigned char t16 = 0;
         {
         const long long x1 = s1[0];
         t1 = x1;
@@ -256,7 +255,6 @@ WF_EXTERN __global__ void __launch_bounds__(256, 2) kernel(const struct wf_words
         t7 = v58;
         if (active && lane == 0)
             d0[0] = v59;
-        t16 = v63;
         if (active && lane == 0)
             {
         if (v66 != -1)
