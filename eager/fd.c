@@ -17,3 +17,14 @@ int wf_fd_apart(int fd)
     errno = error;
     return high;
 }
+
+FILE *wf_file_apart(const char *path, const char *mode)
+{
+    const int how = *mode == 'a' ? O_APPEND : O_TRUNC;
+    const int fd = wf_fd_apart(open(path, O_WRONLY | O_CREAT | O_CLOEXEC | how, 0666));
+    FILE *f = fd < 0 ? NULL : fdopen(fd, mode);
+    if (fd >= 0 && !f) {
+        close(fd);
+    }
+    return f;
+}

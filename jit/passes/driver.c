@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "eager/env.h"
+#include "eager/fd.h"
 #include "jit/passes/page.h"
 #include "jit/passes/pass.h"
 
@@ -135,7 +136,7 @@ static void dump(const wf_pass_opts *o, const wf_fn *f, unsigned number, int ste
     char path[PATH_MAX], name[80];
     int n = snprintf(path, sizeof path, "%s/%04u-%s-%d-%s.wir", where, number,
                      wf_dump_name(f->name, name), step, pass);
-    FILE *out = n > 0 && (size_t)n < sizeof path ? fopen(path, "w") : NULL;
+    FILE *out = n > 0 && (size_t)n < sizeof path ? wf_file_apart(path, "w") : NULL;
     if (out) {
         wf_fn_print(f, out);
         fclose(out);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "eager/env.h"
+#include "eager/fd.h"
 
 const char *wf_dump_folder(void)
 {
@@ -36,7 +37,7 @@ static FILE *open_file(const char *name, const char *kind, const char *mode)
     const int n =
         folder ? snprintf(path, sizeof path, "%s/%s.%s", folder, wf_dump_name(name, file), kind)
                : -1;
-    return n > 0 && (size_t)n < sizeof path ? fopen(path, mode) : NULL;
+    return n > 0 && (size_t)n < sizeof path ? wf_file_apart(path, mode) : NULL;
 }
 
 void wf_dump_bytes(const char *name, const char *kind, const void *data, size_t n)

@@ -1,7 +1,10 @@
 /*
  * tests/jit/test_debug.c -- the rungs of WEFT_DEBUG: each says its own and what those below it say, and nothing of those above.
  */
+#include <fcntl.h>
 #include <glob.h>
+#include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "jit/ir/backend.h"
@@ -210,6 +213,48 @@ Test(debug, a_folder_has_every_stage_and_a_page)
     }
     free(page);
     test_drop_folder(folder);
+}
+
+FN(long_chain)
+{
+    out[0] = in[0];
+    for (int i = 0; i < 4000; i++) {
+        out[0] = weft_sin(out[0]);
+    }
+    return weft_error_status(out[0]);
+}
+
+/* In a program without stderr a file that is being written does not have its number: what is said then would go into it. A pipe
+ * in place of the file holds its writer up until somebody reads. */
+Test(debug, dumps_keep_off_the_standard_streams)
+{
+    char folder[TEST_PATH], path[96], text[4096];
+    test_new_folder(folder);
+    snprintf(path, sizeof path, "%s/0000-long-0-recorded.wir", folder);
+    cr_assert_eq(mkfifo(path, 0600), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        setenv("WEFT_DUMP", folder, 1);
+        close(STDERR_FILENO);
+        weft_jit *j = weft_jit_trace(long_chain, NULL, .name = "long");
+        const weft_tensor x = weft_ones(weft_shape(2), WEFT_F32);
+        weft_tensor y;
+        const int rc = (int)weft_jit_call(j, &x, 1, &y, 1);
+        weft_jit_free(j);
+        _exit(rc);
+    }
+    const int fd = open(path, O_RDONLY);
+    cr_assert_geq(fd, 0);
+    struct pollfd is_written = {.fd = fd, .events = POLLIN};
+    cr_assert_eq(poll(&is_written, 1, 60000), 1);
+    snprintf(path, sizeof path, "/proc/%ld/fd/%d", (long)child, STDERR_FILENO);
+    const bool has_number = readlink(path, text, sizeof text) >= 0;
+    while (read(fd, text, sizeof text) > 0) {
+    }
+    close(fd);
+    test_wait(child);
+    test_drop_folder(folder);
+    cr_assert(!has_number, "the file has the number of stderr");
 }
 
 static void use_stand_ins(const char *folder)
