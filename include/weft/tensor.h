@@ -82,7 +82,9 @@ WEFT_API weft_tensor weft_from_data(const void *data, weft_shape shape,
 /* A tensor on memory that stays yours: nothing is copied, the time does not depend on the size, and
  * writes are visible both ways. `deleter(arg)` runs exactly once, when the last tensor, view or saved
  * value on the memory is gone (any thread). When the call fails it does not run. The tensor is of the innermost scope, on the CPU.
- * WEFT_EINVALID: data is NULL (unless there are no elements), or not aligned; WEFT_ESHAPE: extents and strides leave the address space. */
+ * WEFT_EINVALID: data is NULL (unless there are no elements), or not aligned; WEFT_ESHAPE: extents and strides leave the address space.
+ * Called weft_from_blob(p, weft_shape(2, 3), .read_only = true), or (weft_from_blob)(&args) with a struct of yours: without the
+ * parentheses the struct would be the memory, of a tensor without axes. */
 typedef struct weft_blob_args {
     void *data; /* element [0, ..., 0]; aligned to the element size */
     weft_shape shape;
@@ -190,7 +192,13 @@ inline weft_tensor weft_from_blob(void *data, weft_shape shape, weft_dtype dtype
 WEFT_BY_STRUCT_(weft_tensor, weft_from_blob, weft_blob_args)
 #endif
 
+/* In C with the memory apart from the rest: memory alone, which a pointer to a weft_blob_args would be, does not compile. */
+#ifdef __cplusplus
 #define weft_from_blob(...) WEFT_T_((weft_from_blob)WEFT_ARGS_(weft_blob_args, __VA_ARGS__))
+#else
+#define weft_from_blob(memory, ...)                                                                \
+    WEFT_T_((weft_from_blob)WEFT_ARGS_(weft_blob_args, memory, __VA_ARGS__))
+#endif
 #ifndef WEFT_NO_SITES
 #define weft_from_data(...) WEFT_T_((weft_from_data)(__VA_ARGS__))
 #define weft_data(...) WEFT_R_((weft_data)(__VA_ARGS__))
