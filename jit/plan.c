@@ -203,11 +203,10 @@ static int find_kernels(wf_planner *b)
 
 static unsigned fuse_flags(const wf_planner *b)
 {
-    const unsigned lean = b->lean ? WF_FUSE_LEAN : 0;
     return b->opts->flags & WF_PLAN_NO_FUSE ? WF_FUSE_OFF
            : b->opts->flags & WF_PLAN_ROWS && b->most == 0
-               ? lean | WF_FUSE_ROWS | (b->opts->flags & WF_PLAN_ALONE ? WF_FUSE_ALONE : 0)
-               : lean;
+               ? b->lean | WF_FUSE_ROWS | (b->opts->flags & WF_PLAN_ALONE ? WF_FUSE_ALONE : 0)
+               : b->lean;
 }
 
 enum { MORE = 16, MUCH = 64 << 10 }; /* of the peak, and bytes */
@@ -370,7 +369,8 @@ static int build(wf_planner *b)
 /* How a function is planned, and why that was no good. */
 typedef struct attempt {
     uint32_t most; /* members of a group, 0: no bound */
-    bool lean, too_large;
+    unsigned lean; /* as of wf_planner */
+    bool too_large;
     bool aligned, row_major; /* it had aligned rows; it is to have none */
     int64_t fat;
 } attempt;
@@ -441,10 +441,12 @@ static wf_plan *build_lean(const wf_fn *f, const wf_plan_opts *opts, attempt *t,
     t->fat = 0;
     wf_plan *p = try_build(f, opts, t, why);
     if (!p && t->fat) {
-        t->lean = true;
-        p = try_build(f, opts, t, why);
-        t->lean = false;
-        p = p ? p : try_build(f, opts, t, why);
+        static const unsigned lean[] = {WF_FUSE_LEAN, WF_FUSE_LEAN | WF_FUSE_LATE, 0};
+        for (size_t i = 0; i < sizeof lean / sizeof *lean && !p; i++) {
+            t->lean = lean[i];
+            p = try_build(f, opts, t, why);
+        }
+        t->lean = 0;
     }
     return p;
 }

@@ -266,6 +266,11 @@ static void join(wf_fuser *u, uint32_t n, uint32_t k, const demand *d)
     g->scalars += d->scalars;
     g->depth += d->depth;
     g->draws += d->draws;
+    const wf_ins *i = &u->f->ins[k];
+    for (int a = 0; u->wanted && a < i->nsrc; a++) {
+        const wf_val v = wf_ins_src(u->f, i)[a];
+        u->wanted[u->l->map[v].root] -= v && wf_fuser_made_by(u, v) == n;
+    }
     u->next[k] = WF_NIL;
     if (g->n++) {
         u->next[g->tail] = k;
@@ -275,7 +280,7 @@ static void join(wf_fuser *u, uint32_t n, uint32_t k, const demand *d)
     g->tail = k;
     u->s->group_of[k] = n;
     int level = wf_level_at(u->l, k, &g->space);
-    for (int r = 0; r < wf_rows[u->f->ins[k].op].ndst; r++) {
+    for (int r = 0; r < wf_rows[i->op].ndst; r++) {
         u->s->level[k + 1u + (uint32_t)r] = (uint8_t)wf_level_of_result(u->l, k, r, level);
         g->returned += u->is_returned[u->l->map[k + 1u + (uint32_t)r].root];
     }
@@ -338,6 +343,33 @@ bool wf_fuser_is_cut(const wf_fuser *u, uint32_t k)
     return u->cuts && h >> 62 == 0;
 }
 
+/* Would k, run as part of the earlier group g, make more bytes before its turn than it spares of what the group makes? A value
+ * that somebody else reads, too, is in memory until then in any case. Notes that it would. */
+static bool is_early(const wf_fuser *u, uint32_t g, uint32_t k)
+{
+    const wf_ins *i = &u->f->ins[k];
+    const wf_val *src = wf_ins_src(u->f, i);
+    int64_t made = 0;
+    for (int r = 0; u->wanted && g + 1 < u->ng && r < wf_rows[i->op].ndst; r++) {
+        made += wf_type_bytes(wf_fn_type(u->f, k + 1 + (wf_val)r));
+    }
+    for (int a = 0; made > 0 && a < i->nsrc; a++) {
+        const wf_val root = u->l->map[src[a]].root;
+        uint32_t own = 0, before = 0;
+        for (int s = 0; s < i->nsrc; s++) {
+            own += u->l->map[src[s]].root == root;
+            before += s < a && u->l->map[src[s]].root == root;
+        }
+        const bool goes = src[a] && wf_fuser_made_by(u, src[a]) == g && !before &&
+                          !u->is_returned[root] && u->wanted[root] == own;
+        made -= goes ? wf_type_bytes(wf_fn_type(u->f, root)) : 0;
+    }
+    if (made > 0) {
+        u->s->dear[k] = 1;
+    }
+    return made > 0;
+}
+
 static void place(wf_fuser *u, uint32_t k)
 {
     const wf_ins *i = &u->f->ins[k];
@@ -348,8 +380,8 @@ static void place(wf_fuser *u, uint32_t k)
         open_new(u, WF_STEP_MAP, k);
         return;
     }
-    if (within != WF_NIL && within >= least && try_join(u, within, k, &d) == WF_REASON_NONE &&
-        wf_stage_may(WF_STAGE_fuse)) {
+    if (within != WF_NIL && within >= least && !is_early(u, within, k) &&
+        try_join(u, within, k, &d) == WF_REASON_NONE && wf_stage_may(WF_STAGE_fuse)) {
         join(u, within, k, &d);
         return;
     }
@@ -358,7 +390,7 @@ static void place(wf_fuser *u, uint32_t k)
          a++) { /* once per row; others wait for join_siblings */
         wf_val root = src[a] ? u->l->map[src[a]].root : 0;
         uint32_t g = root ? u->last_reader[root] : WF_NIL;
-        if (g != WF_NIL && g >= least && u->g[g].space.count != count &&
+        if (g != WF_NIL && g >= least && u->g[g].space.count != count && !is_early(u, g, k) &&
             try_join(u, g, k, &d) == WF_REASON_NONE && wf_stage_may(WF_STAGE_fuse)) {
             join(u, g, k, &d);
             return;
@@ -473,9 +505,23 @@ static bool is_tail(const wf_fuser *u, uint32_t k)
     return s.kept == 1 && s.count <= TAIL;
 }
 
+/* Readings of each root, before anything is in a group. */
+static void count_readings(wf_fuser *u, const uint8_t *live)
+{
+    for (uint32_t k = 0; k < u->f->n; k++) {
+        const wf_ins *i = &u->f->ins[k];
+        for (int a = 0; live[k + 1] && is_step(u->l, k) && a < i->nsrc; a++) {
+            u->wanted[u->l->map[wf_ins_src(u->f, i)[a]].root]++;
+        }
+    }
+}
+
 static void group_all(wf_fuser *u, const uint8_t *live, unsigned flags)
 {
     const wf_fn *f = u->f;
+    if (u->wanted) {
+        count_readings(u, live);
+    }
     for (uint32_t k = 0; k < f->n; k++) {
         u->s->group_of[k] = WF_NO_GROUP;
         if (!live[k + 1] || !is_step(u->l, k)) {
@@ -528,8 +574,11 @@ int wf_fuse(wf_schedule *s, wf_layout *l, const uint8_t *live, unsigned flags, u
     u.next = malloc(n * sizeof *u.next);
     u.last_reader = malloc(n * sizeof *u.last_reader);
     u.is_returned = calloc(n, sizeof *u.is_returned);
+    s->dear = flags & WF_FUSE_LEAN ? calloc(n, 1) : NULL;
+    u.wanted = flags & WF_FUSE_LATE ? calloc(n, sizeof *u.wanted) : NULL;
     bool ok = s->groups && s->members && s->group_of && s->level && u.g && u.next &&
-              u.last_reader && u.is_returned;
+              u.last_reader && u.is_returned && (s->dear || !(flags & WF_FUSE_LEAN)) &&
+              (u.wanted || !(flags & WF_FUSE_LATE));
     int rc = ok ? 0 : WEFT_ENOMEM;
     l->draws = (flags & WF_FUSE_OFF) == 0;
     rc = rc || flags & WF_FUSE_OFF ? rc : wf_find_uniform(l);
@@ -547,6 +596,7 @@ int wf_fuse(wf_schedule *s, wf_layout *l, const uint8_t *live, unsigned flags, u
     free(u.next);
     free(u.last_reader);
     free(u.is_returned);
+    free(u.wanted);
     free(u.users);
     free(u.first_user);
     free(u.inputs);
@@ -559,6 +609,7 @@ void wf_schedule_free(wf_schedule *s)
     free(s->members);
     free(s->group_of);
     free(s->level);
+    free(s->dear);
     free(s->again_of);
     free(s->again);
     free(s->weighed);

@@ -38,9 +38,10 @@ typedef struct wf_group {
 typedef struct wf_schedule {
     wf_group *groups;
     uint32_t ngroups;
-    uint32_t *members;     /* instruction indices */
-    uint32_t *group_of;    /* of instruction k; WF_NO_GROUP for leaves and views */
-    uint8_t *level;        /* of value v: WF_AT_* in its group */
+    uint32_t *members;  /* instruction indices */
+    uint32_t *group_of; /* of instruction k; WF_NO_GROUP for leaves and views */
+    uint8_t *level;     /* of value v: WF_AT_* in its group */
+    uint8_t *dear; /* instruction k stayed apart for the sake of memory; NULL: none does (_LEAN) */
     bool off, rows, alone; /* WF_FUSE_OFF, _ROWS, _ALONE were given */
     /* What wf_choose_again decided; NULL where it had nothing to weigh. */
     uint32_t *again_of; /* of root v: the first of again[], WF_NO_GROUP: none */
@@ -58,6 +59,8 @@ typedef struct wf_schedule {
 
 #define WF_FUSE_LEAN                                                                               \
     8u /* no group waits for its reader with more memory than it would leave behind */
+#define WF_FUSE_LATE                                                                               \
+    16u /* nothing runs early beside what it reads, where that has other readers as well */
 
 /* 0 or a status; wf_schedule_free in either case. live: values that a result depends on. most:
  * members a group may have at most, 0: as many as a program holds. */

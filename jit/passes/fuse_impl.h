@@ -37,7 +37,8 @@ typedef struct wf_fuser {
     uint32_t *next;        /* member after member k */
     bool *is_returned;     /* root v */
     uint32_t *last_reader; /* of root v: the last MAP group that reads it from memory */
-    wf_fuser_user *users;  /* by root, from first_user of it on; NULL until somebody asks */
+    uint32_t *wanted;     /* of root v, for WF_FUSE_LATE: readings outside its own group; or NULL */
+    wf_fuser_user *users; /* by root, from first_user of it on; NULL until somebody asks */
     uint32_t *first_user;
     wf_fuser_input *inputs;
     size_t ninputs, capinputs;

@@ -256,8 +256,12 @@ int wf_fuser_sink(wf_fuser *u)
             whole = final_group(u, u->s->group_of[r[i].k]) != first ||
                     stays_inside(u, g, first, r[i].k, r[i].v);
         }
-        if (whole && first != WF_NIL && !(u->lean && waits_dearly(u, head, r, g, first)) &&
-            can_merge(u, g, first) && wf_stage_may(WF_STAGE_sink)) {
+        const bool dear = whole && first != WF_NIL && u->lean && waits_dearly(u, head, r, g, first);
+        for (uint32_t i = head[g]; dear && i != WF_NIL; i = r[i].next) {
+            u->s->dear[wf_maker_of(u->l, r[i].v) - 1] = 1;
+        }
+        if (whole && first != WF_NIL && !dear && can_merge(u, g, first) &&
+            wf_stage_may(WF_STAGE_sink)) {
             merge(u, g, first);
         }
     }
@@ -368,6 +372,15 @@ static void merge_at(wf_fuser *u, uint32_t a, uint32_t b, bool forward, uint32_t
     first[forward ? b : a] = least;
 }
 
+/* Does no group run between a and b? */
+static bool is_beside(const wf_fuser *u, uint32_t a, uint32_t b)
+{
+    do {
+        a++;
+    } while (a < b && u->g[a].n == 0);
+    return a == b;
+}
+
 /* Groups that read the same memory become one, those first that save the most: what forward and backward joined is
  * worth more, so it comes before. */
 int wf_fuser_join(wf_fuser *u)
@@ -382,7 +395,7 @@ int wf_fuser_join(wf_fuser *u)
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t x = final_group(u, list[i].a), y = final_group(u, list[i].b);
         const uint32_t a = x < y ? x : y, b = x < y ? y : x;
-        if (a == b) {
+        if (a == b || (u->wanted && !is_beside(u, a, b))) {
             continue;
         }
         const bool forward = first[a] > b;

@@ -103,6 +103,9 @@ wf_reason wf_edge_reason(const wf_schedule *s, const wf_layout *l, uint32_t k, w
         bool same = wf_map_count(l, &l->map[u]) == wf_map_count(l, wf_space_of(l, k));
         return same ? WF_REASON_VIEW : WF_REASON_SPACE;
     }
+    if (s->dear && (s->dear[k] || s->dear[maker - 1])) {
+        return WF_REASON_PEAK;
+    }
     return x->insts + y->insts > WF_PROGRAM_INSTS - WF_PROGRAM_OUTPUTS ? WF_REASON_SIZE
            : x->scalars + y->scalars > WF_PROGRAM_SCALARS              ? WF_REASON_SCALARS
            : x->inputs + y->inputs > WF_PROGRAM_INPUTS                 ? WF_REASON_INPUTS
