@@ -451,10 +451,31 @@ const char *wf_tnode_name(const wf_tnode *n)
     return n->op == WF_OP_CUSTOM ? wf_custom_name(n->aux->custom) : wf_rows[n->op].name;
 }
 
+/* The name that the value has now: of a result that its own derivative reads, there was none yet when it was saved. A copy, or
+ * NULL. */
+static char *name_now(wf_ctx *c, const wf_tnode *n, const wf_tval *v)
+{
+    char *name = NULL;
+    bool pinned;
+    uint32_t k = 0;
+    for (wf_slot *s; !name && (s = wf_next_live(c, c, &k, &pinned, NULL));) {
+        if (s->st == v->st && s->offset == v->offset && s->rank == n->rank &&
+            memcmp(wf_dims(s), wf_tnode_dims(n), s->rank * sizeof(int64_t)) == 0) {
+            name = wf_meta_name(s->meta);
+        }
+        if (pinned) {
+            wf_unpin(c, s);
+        }
+    }
+    return name;
+}
+
 static weft_tensor stale(wf_ctx *c, const wf_tnode *n, const wf_tval *v, const wf_tnode *user,
                          int which, uint32_t now)
 {
-    char dims[128], name[WF_NAME_SIZE];
+    char dims[128], write[WF_NAME_SIZE];
+    char *later = v->name ? NULL : name_now(c, n, v);
+    const char *name = later ? later : v->name;
     size_t at = 0;
     const int64_t *d = wf_tnode_dims(n);
     dims[0] = '\0';
@@ -462,7 +483,7 @@ static weft_tensor stale(wf_ctx *c, const wf_tnode *n, const wf_tval *v, const w
         at += (size_t)snprintf(dims + at, sizeof dims - at, i ? ",%lld" : "%lld", (long long)d[i]);
     }
     wf_storage *st = v->st;
-    return wf_raise_text(
+    const weft_tensor failed = wf_raise_text(
         c, WEFT_EGRAD, "backward",
         "%s (%s) needs %s %d, %s[%s]%s%s%s made at %s, as it was at version %u, but %s%s%s "
         "changed "
@@ -471,10 +492,12 @@ static weft_tensor stale(wf_ctx *c, const wf_tnode *n, const wf_tval *v, const w
         user->op == WF_OP_CUSTOM ? "saved tensor"
         : which < 0              ? "its result"
                                  : "operand",
-        which < 0 ? -which - 1 : which, wf_dtype_name(n->dtype), dims, v->name ? " '" : "",
-        v->name ? v->name : "", v->name ? "'" : "", n->site ? n->site : "unknown site", v->version,
-        wf_write_name(st->write_op, name), st->write_site ? " at " : "",
+        which < 0 ? -which - 1 : which, wf_dtype_name(n->dtype), dims, name ? " '" : "",
+        name ? name : "", name ? "'" : "", n->site ? n->site : "unknown site", v->version,
+        wf_write_name(st->write_op, write), st->write_site ? " at " : "",
         st->write_site ? st->write_site : "", now);
+    wf_mfree(later);
+    return failed;
 }
 
 /* A traced call failed before it had computed the value: it may not even have memory. */

@@ -158,23 +158,18 @@ static void find_names(remarks *r)
         set_name(r, i, n->val && n->val->name ? wf_strdup(n->val->name) : NULL);
         set_name(r, i, wf_meta_name(n->meta));
     }
-    uint32_t total =
-        atomic_load_explicit(&r->c->nchunks, memory_order_relaxed) * (uint32_t)WF_CHUNK_SLOTS;
-    for (uint32_t k = 1; k < total; k++) {
-        uint64_t state = atomic_load_explicit(&wf_slot_at(r->c, k)->state, memory_order_acquire);
-        weft_tensor t = {k, r->c->id, WF_STATE_SERIAL(state)};
-        bool pinned = false;
-        wf_slot *s =
-            (state & WF_STATE_DEAD) || t.serial == 0 ? NULL : wf_pin(r->c, t, &pinned, NULL);
-        if (s && s->node && s->meta) {
-            found key = {wf_tnode_order(r->c->tape, s->node), s->node};
+    bool pinned;
+    uint32_t k = 0;
+    for (wf_slot *x; (x = wf_next_live(r->c, r->c, &k, &pinned, NULL));) {
+        if (x->node && x->meta) {
+            found key = {wf_tnode_order(r->c->tape, x->node), x->node};
             const found *f = bsearch(&key, r->s->v, r->s->n, sizeof key, by_order);
             if (f) {
-                set_name(r, (size_t)(f - r->s->v), wf_meta_name(s->meta));
+                set_name(r, (size_t)(f - r->s->v), wf_meta_name(x->meta));
             }
         }
         if (pinned) {
-            wf_unpin(r->c, s);
+            wf_unpin(r->c, x);
         }
     }
 }

@@ -5,6 +5,7 @@
  * quiet, and otherwise of a moment within the walk.
  */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "eager/alloc.h"
 #include "eager/api.h"
@@ -73,20 +74,101 @@ weft_status(weft_memory_set_allocator)(const weft_allocator *a)
     return WEFT_OK;
 }
 
-static void leak_line(FILE *out, wf_ctx *me, weft_tensor t, wf_slot *s)
+/* -- the report ------------------------------------------------------------------------------------------- */
+
+wf_slot *wf_next_live(wf_ctx *c, wf_ctx *of, uint32_t *k, bool *pinned, weft_tensor *t)
+{
+    const uint32_t total =
+        atomic_load_explicit(&of->nchunks, memory_order_acquire) * (uint32_t)WF_CHUNK_SLOTS;
+    while (++*k < total) {
+        const uint64_t st = atomic_load_explicit(&wf_slot_at(of, *k)->state, memory_order_acquire);
+        const weft_tensor h = {*k, of->id, WF_STATE_SERIAL(st)};
+        *pinned = false;
+        wf_slot *s = (st & WF_STATE_DEAD) || h.serial == 0 ? NULL : wf_pin(c, h, pinned, NULL);
+        if (s) {
+            if (t) {
+                *t = h;
+            }
+            return s;
+        }
+    }
+    return NULL;
+}
+
+/* Which tensor has which gradient. */
+typedef struct owner {
+    weft_tensor gradient, of;
+} owner;
+
+typedef struct owners {
+    owner *v; /* by gradient */
+    uint32_t n, cap;
+} owners;
+
+static int by_gradient(const void *a, const void *b)
+{
+    const weft_tensor *x = &((const owner *)a)->gradient, *y = &((const owner *)b)->gradient;
+    return x->context != y->context ? (x->context < y->context ? -1 : 1)
+                                    : (x->slot > y->slot) - (x->slot < y->slot);
+}
+
+/* Without memory for it the report names fewer of them. */
+static void add_owner(owners *o, weft_tensor gradient, weft_tensor of)
+{
+    owner *v = o->n < o->cap ? o->v : wf_more_room(o->v, &o->cap, 64, sizeof *v);
+    if (!v) {
+        return;
+    }
+    o->v = v;
+    o->v[o->n++] = (owner){gradient, of};
+}
+
+static owners find_owners(wf_ctx *me)
+{
+    owners o = {0};
+    for (uint32_t i = 1; i < WF_MAX_CTX && wf_ctx_at(i); i++) {
+        bool pinned;
+        uint32_t k = 0;
+        weft_tensor t;
+        for (wf_slot *s; (s = wf_next_live(me, wf_ctx_at(i), &k, &pinned, &t));) {
+            wf_meta *m = s->meta;
+            weft_tensor g = WEFT_NONE;
+            if (m) {
+                wf_meta_lock(m);
+                g = m->grad;
+                wf_meta_unlock(m);
+            }
+            if (g.slot) {
+                add_owner(&o, g, t);
+            }
+            if (pinned) {
+                wf_unpin(me, s);
+            }
+        }
+    }
+    if (o.n) {
+        qsort(o.v, o.n, sizeof *o.v, by_gradient);
+    }
+    return o;
+}
+
+static void leak_line(FILE *out, wf_ctx *me, weft_tensor t, wf_slot *s, const owners *o)
 {
     char text[256];
-    wf_describe(me, t, text, sizeof text);
     int64_t bytes = (int64_t)wf_dtype_size(s->dtype);
     for (int i = 0; i < s->rank; i++) {
         bytes *= wf_dims(s)[i];
     }
     if (!(s->flags & WF_SLOT_GRADIENT)) {
+        wf_describe(me, t, text, sizeof text);
         fprintf(out, "weft: kept and never freed: %s, %lld bytes\n", text, (long long)bytes);
         return;
     }
+    const owner key = {t, t},
+                *of = o->n ? bsearch(&key, o->v, o->n, sizeof key, by_gradient) : NULL;
+    wf_describe(me, of ? of->of : t, text, sizeof text);
     fprintf(out,
-            "weft: a gradient%s of a tensor never freed: %s, %lld bytes; weft_set_grad(x, "
+            "weft: the gradient%s of a tensor never freed: %s, %lld bytes; weft_set_grad(x, "
             "WEFT_NONE) drops it\n",
             s->node ? ", with its recorded history," : "", text, (long long)bytes);
 }
@@ -95,6 +177,10 @@ int64_t weft_leak_report(FILE *out)
 {
     wf_ctx *me = wf_ctx_get();
     int64_t n = 0;
+    owners o = {0};
+    if (me && out) {
+        o = find_owners(me);
+    }
     for (uint32_t i = 1; me && i < WF_MAX_CTX; i++) {
         wf_ctx *c = wf_ctx_at(i);
         if (!c) {
@@ -110,9 +196,10 @@ int64_t weft_leak_report(FILE *out)
             weft_tensor t = {k, c->id, WF_STATE_SERIAL(st)};
             n++;
             if (out) {
-                leak_line(out, me, t, wf_slot_at(c, k));
+                leak_line(out, me, t, wf_slot_at(c, k), &o);
             }
         }
     }
+    wf_mfree(o.v);
     return n;
 }

@@ -497,6 +497,9 @@ static inline wf_slot *wf_slot_of(wf_ctx *c, weft_tensor t)
 /* Checks t and pins it if it is kept (*pinned). NULL: *why says dead, foreign or null. A pinned slot
  * is given back by wf_unpin. */
 wf_slot *wf_pin(wf_ctx *c, weft_tensor t, bool *pinned, wf_why *why);
+/* The next tensor of context `of` behind slot *k (0: the first) that the thread of c may look at, as wf_pin gives it; *k and
+ * *t (may be NULL) say which. NULL: there are no more. */
+wf_slot *wf_next_live(wf_ctx *c, wf_ctx *of, uint32_t *k, bool *pinned, weft_tensor *t);
 void wf_unpin(wf_ctx *c, wf_slot *s);
 /* A new slot of the innermost scope, contents zero but for identity. NULL: no memory. */
 wf_slot *wf_slot_new(wf_ctx *c, weft_tensor *handle);

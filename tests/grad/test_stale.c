@@ -316,3 +316,18 @@ Test(stale, traced_writes_are_named)
         weft_jit_free(j);
     }
 }
+
+/* A result is named after it was made, when its own derivative has saved it: the name is that of the moment of the error. */
+Test(stale, a_result_has_the_name_that_it_was_given_later)
+{
+    weft_tensor w = half();
+    weft_requires_grad_(w, true);
+    for (int whole = 0; whole < 2; whole++) {
+        weft_tensor y = weft_exp(w), loss = weft_sum(weft_mul(y, y));
+        weft_set_name(y, "activations");
+        cr_assert_eq(weft_add_(whole ? y : weft_slice(y, 0, 0, 1, 1), weft_f(1)), WEFT_OK);
+        cr_assert_eq(weft_backward(loss), WEFT_EGRAD);
+        cr_assert(strstr(weft_last_error(), ", f32[2,3] 'activations' made at "), "%s",
+                  weft_last_error());
+    }
+}
