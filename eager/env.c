@@ -109,31 +109,26 @@ bool wf_env_stress(const char *mode, int64_t *arg)
     return false;
 }
 
-/* Is every mode one that something asks for? */
-static bool stress_known(void)
+/* Tells of words in a list that nothing asks for; `words` stand between blanks. */
+static void check_words(FILE *out, const char *name, const char *list, const char *words)
 {
-    static const char *const modes[] = {"oom", "verify", "move", "order", "evict", "wide"};
-    for (const char *s = wf_env()->WEFT_STRESS; *s;) {
-        size_t n = strcspn(s, ","), word = strcspn(s, ",:");
-        bool known = false;
-        for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
-            known = known || (strlen(modes[i]) == word && memcmp(s, modes[i], word) == 0);
-        }
-        if (!known) {
-            return false;
+    for (const char *s = list; *s;) {
+        const size_t n = strcspn(s, ","), word = strcspn(s, ",:");
+        char spaced[16];
+        snprintf(spaced, sizeof spaced, " %.*s ", (int)(word < 13 ? word : 13), s);
+        if (!strstr(words, spaced)) {
+            fprintf(out, "%s: \"%.*s\" means nothing; there are%s\n", name, (int)n, s, words);
         }
         s += n + (s[n] == ',');
     }
-    return true;
 }
 
 void wf_env_list(FILE *out)
 {
-    wf_env();
-    if (!stress_known()) {
-        fprintf(out, "WEFT_STRESS names a mode that does not exist: oom, verify, move, order, "
-                     "evict and wide do\n");
-    }
+    const wf_env_values *e = wf_env();
+    check_words(out, "WEFT_STRESS", e->WEFT_STRESS, " oom verify move order evict wide ");
+    check_words(out, "WEFT_STATS", e->WEFT_STATS, " pass fold ");
+    check_words(out, "WEFT_ISA", e->WEFT_ISA, " sse2 avx2 avx512 ");
 #define ENV(name, type, dflt, help)                                                                \
     fprintf(out, "%-20s %-12s (default %s) %s%s\n", #name,                                         \
             state[ID_##name] == ENV_SET ? text[ID_##name] : "-", #dflt, help,                      \

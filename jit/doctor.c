@@ -26,5 +26,8 @@ void weft_doctor(FILE *out)
         snprintf(line, sizeof line, "%s; %s", why.rule, why.hint);
         wf_doctor_fact(out, "WEFT_PASS", line, "");
     }
+    if (wf_dump_check_env(&why)) {
+        wf_doctor_fact(out, "WEFT_DUMP", why.rule, "");
+    }
     wf_doctor(out);
 }

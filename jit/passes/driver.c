@@ -6,12 +6,14 @@
  *
  * Invariant: on failure nothing is left behind; the caller can use the function it has.
  */
+#include <errno.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "eager/env.h"
 #include "eager/fd.h"
@@ -301,6 +303,22 @@ int wf_pass_check_env(wf_why *why)
     bool on[SWITCHES];
     *why = (wf_why){0};
     return toggle(wf_env()->WEFT_PASS, on, why) ? 0 : why->code;
+}
+
+int wf_dump_check_env(wf_why *why)
+{
+    const char *where = wf_env()->WEFT_DUMP, *folder = wf_dump_folder();
+    *why = (wf_why){0};
+    if (folder) {
+        return access(folder, W_OK | X_OK) == 0
+                   ? 0
+                   : wf_fail(why, WEFT_EIO, "%s: %s", folder, strerror(errno));
+    }
+    const char *pass = *where ? where + 6 : "plan"; /* behind "after:" */
+    return strcmp(pass, "plan") == 0 || strcmp(pass, "recorded") == 0 ||
+                   wf_pass_find(pass, strlen(pass)) >= 0
+               ? 0
+               : wf_fail(why, WEFT_EINVALID, "\"%s\" is no pass; weft-opt --list shows them", pass);
 }
 
 /* -- stages ------------------------------------------------------------------------------------------------------ */

@@ -4,8 +4,10 @@
 #include "jit/passes/page.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,14 +32,20 @@ const char *wf_dump_name(const char *name, char file[80])
     return file;
 }
 
+/* The first file that cannot be written is told of: somebody waits for it. */
 static FILE *open_file(const char *name, const char *kind, const char *mode)
 {
+    static atomic_bool told;
     char path[PATH_MAX], file[80];
     const char *folder = wf_dump_folder();
     const int n =
         folder ? snprintf(path, sizeof path, "%s/%s.%s", folder, wf_dump_name(name, file), kind)
                : -1;
-    return n > 0 && (size_t)n < sizeof path ? wf_file_apart(path, mode) : NULL;
+    FILE *out = n > 0 && (size_t)n < sizeof path ? wf_file_apart(path, mode) : NULL;
+    if (!out && folder && !atomic_exchange(&told, true)) {
+        fprintf(stderr, "weft: WEFT_DUMP: %s: %s\n", folder, strerror(errno));
+    }
+    return out;
 }
 
 void wf_dump_bytes(const char *name, const char *kind, const void *data, size_t n)

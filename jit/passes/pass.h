@@ -107,6 +107,8 @@ int wf_pass_find(const char *name, size_t len);
 bool wf_pass_listed(const char *list, const char *word);
 /* 0, or the last name in WEFT_PASS that is no pass, in why. */
 int wf_pass_check_env(wf_why *why);
+/* 0, or why nothing comes of WEFT_DUMP: a folder that is not there, no such pass. */
+int wf_dump_check_env(wf_why *why);
 /* Is what the compiler makes verified? In builds with assertions, and with WEFT_STRESS=verify. */
 bool wf_pass_verifies(void);
 int wf_pass_shuffle(uint64_t seed, const wf_fn *in, wf_fn **out, wf_why *why);

@@ -257,6 +257,43 @@ Test(debug, dumps_keep_off_the_standard_streams)
     cr_assert(!has_number, "the file has the number of stderr");
 }
 
+Test(debug, a_folder_that_is_not_there_is_told_of)
+{
+    char *text = said_under("WEFT_DUMP", "/no/such/folder", chain), *at = text;
+    int lines = 0;
+    for (; (at = strstr(at, "weft: WEFT_DUMP: /no/such/folder: ")); at++) {
+        lines++;
+    }
+    cr_expect_eq(lines, 1, "%s", text); /* once, of many files */
+    free(text);
+}
+
+static weft_status doctor(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    weft_doctor(stderr);
+    out[0] = in[0];
+    return WEFT_OK;
+}
+
+Test(debug, the_doctor_says_what_means_nothing)
+{
+    static const char *const cases[][3] = {
+        {"WEFT_DUMP", "/no/such/folder", "/no/such/folder: No such file"},
+        {"WEFT_DUMP", "after:fodl", "\"fodl\" is no pass"},
+        {"WEFT_STATS", "pass,folds", "\"folds\" means nothing; there are pass fold"},
+        {"WEFT_ISA", "avx3", "\"avx3\" means nothing; there are sse2 avx2 avx512"},
+        {"WEFT_STRESS", "move,oomph:3", "\"oomph:3\" means nothing; there are oom verify"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *text = said_under(cases[i][0], cases[i][1], doctor);
+        cr_expect(strstr(text, cases[i][2]), "no %s in\n%s", cases[i][2], text);
+        free(text);
+    }
+    char *text = said_under("WEFT_DUMP", "after:plan", doctor);
+    cr_expect_not(strstr(text, "is no pass"), "%s", text);
+    free(text);
+}
+
 static void use_stand_ins(const char *folder)
 {
     setenv("WEFT_DUMP", folder, 1);
