@@ -114,8 +114,14 @@ static int check_dims(const char *command, const weft_graph *g, const cli_option
 {
     for (int d = 0; d < o->n_dims; d++) {
         const char *text = o->dims[d];
+        const size_t name = strcspn(text, "=");
         bool found = false;
         int64_t size = -1;
+        for (int k = 0; k < d; k++) {
+            if (strcspn(o->dims[k], "=") == name && strncmp(o->dims[k], text, name) == 0) {
+                return cli_failed(command, "the size of '%.*s' is given twice", (int)name, text);
+            }
+        }
         for (int i = 0; i < weft_graph_inputs(g); i++) {
             weft_graph_port p;
             weft_graph_input(g, i, &p);

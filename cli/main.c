@@ -168,6 +168,14 @@ static int take_command(const cli_command *c, int argc, char **argv, cli_options
     return c->run(o);
 }
 
+/* status, but that standard output could not be written. */
+static int written(const char *command, int status)
+{
+    const bool failed = fflush(stdout) != 0 || ferror(stdout); /* a full buffer went out before */
+    return failed && status == CLI_OK ? cli_failed(command, "standard output cannot be written")
+                                      : status;
+}
+
 static int run_command(const cli_command *c, int argc, char **argv)
 {
     const char **values = calloc(2 * (size_t)argc + 1, sizeof *values);
@@ -177,11 +185,17 @@ static int run_command(const cli_command *c, int argc, char **argv)
     cli_options o = {.runs = 30, .inputs = values, .dims = values + argc};
     int status = take_command(c, argc, argv, &o);
     free(values);
-    const bool failed = fflush(stdout) != 0 || ferror(stdout); /* a full buffer went out before */
-    if (failed && status == CLI_OK) {
-        return cli_failed(c->name, "standard output cannot be written");
+    return written(c->name, status);
+}
+
+static const cli_command *find(const char *name)
+{
+    for (int i = 0; i < COMMANDS; i++) {
+        if (strcmp(name, commands[i].name) == 0) {
+            return &commands[i];
+        }
     }
-    return status;
+    return NULL;
 }
 
 int main(int argc, char **argv)
@@ -192,17 +206,20 @@ int main(int argc, char **argv)
     }
     if (strcmp(argv[1], "--version") == 0) {
         printf("weft %s\n", weft_version());
-        return CLI_OK;
+        return written(NULL, CLI_OK);
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-        strcmp(argv[1], "help") == 0) {
+    const bool asked = strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+                       strcmp(argv[1], "help") == 0;
+    if (asked && argc == 2) {
         help(stdout);
-        return CLI_OK;
+        return written(NULL, CLI_OK);
     }
-    for (int i = 0; i < COMMANDS; i++) {
-        if (strcmp(argv[1], commands[i].name) == 0) {
-            return run_command(&commands[i], argc - 2, argv + 2);
-        }
+    const char *name = argv[asked ? 2 : 1]; /* "weft help run" */
+    const cli_command *c = find(name);
+    if (c && asked) {
+        fputs(c->usage, stdout);
+        return written(NULL, CLI_OK);
     }
-    return cli_usage(NULL, "there is no command '%s'", argv[1]);
+    return c ? run_command(c, argc - 2, argv + 2)
+             : cli_usage(NULL, "there is no command '%s'", name);
 }

@@ -217,6 +217,8 @@ Test(cli, show_and_time, .init = setup, .fini = teardown)
         cr_assert_eq(weft("explain m.weft --dim %s", bad[i]), 1);
         cr_assert(says("--dim wants NAME=SIZE"), "%s", text);
     }
+    cr_assert_eq(weft("explain m.weft --dim batch=4 --dim batch=5"), 1);
+    cr_assert(says("the size of 'batch' is given twice"), "%s", text);
     cr_assert_eq(weft("explain m.weft --dim batch=4 --dim seq=3"), 1);
     cr_assert(says("--dim seq=3: no input has that symbol"), "%s", text);
 }
@@ -311,6 +313,8 @@ Test(cli, the_rest, .init = setup, .fini = teardown)
         cr_assert(says(names[i]));
         cr_assert_eq(weft("%s --help", names[i]), 0);
         cr_assert(says(names[i]));
+        cr_assert_eq(weft("help %s", names[i]), 0);
+        cr_assert(says(names[i]) && !says("Exit status"), "%s", text);
         cr_assert_eq(weft("%s --no-such-option", names[i]), 2);
         cr_assert(says("--help"));
     }
@@ -323,4 +327,6 @@ Test(cli, the_rest, .init = setup, .fini = teardown)
     cr_assert_eq(weft("run a b"), 2);
     cr_assert_eq(weft("profile m.weft --runs 0"), 2);
     cr_assert_eq(weft("doctor > /dev/full"), 1);
+    cr_assert_eq(weft("--version > /dev/full"), 1);
+    cr_assert_eq(weft("help frobnicate"), 2);
 }
