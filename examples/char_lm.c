@@ -14,7 +14,6 @@
 #include <weft/weft.h>
 
 enum { VOCAB = 256, LONGEST = 1 << 26 /* bytes of text */ };
-
 /* Options: numbers, then texts. */
 static int64_t steps = 600, stop, seed = 1, threads, sample = 600, dim = 128, layers = 4, heads = 4,
                context = 128, batch = 16, jit;
@@ -81,18 +80,18 @@ static void parse(int argc, char **argv)
     int64_t *numbers[] = {&steps,  &stop,  &seed,    &threads, &sample, &dim,
                           &layers, &heads, &context, &batch,   &jit};
     const char **texts[] = {&save, &resume, &export, &device, &losses};
+    char *rest;
     for (int i = 1, k = 0; i < argc; i++, k = 0) {
         while (k < 16 && strcmp(argv[i], name[k]) != 0)
             k++;
         if (argv[i][0] != '-')
             file = argv[i];
-        else if (k == 16 || ++i == argc)
+        else if (k == 16 || ++i == argc ||
+                 (k < 11 && (*numbers[k] = strtoll(argv[i], &rest, 10), *rest)))
             die("usage: char_lm [FILE] [--save FILE] [--resume FILE] [--export FOLDER] [--losses "
                 "FILE] [--device cpu|cuda], and numbers: --steps --stop --seed --threads --sample "
                 "--dim --layers --heads --context --batch --jit");
-        else if (k < 11)
-            *numbers[k] = atoll(argv[i]);
-        else
+        else if (k >= 11)
             *texts[k - 11] = argv[i];
     }
 }
@@ -144,7 +143,7 @@ static void train(trainer *t, weft_tensor text)
     FILE *written = fopen(losses ? losses : "/dev/null", "w"); /* steps, losses and their bits */
     if (!written)
         die("--losses");
-    double start = seconds(), shown = start, average = 0, first = 0, least = 1e9;
+    double start = seconds(), shown = start, average = 0, first = 0, least = 0;
     while (t->at.steps < last) {
         weft_scope s = weft_scope_begin();
         const double begin = seconds();
@@ -164,7 +163,7 @@ static void train(trainer *t, weft_tensor text)
         average = done ? 0.95 * average + 0.05 * (double)loss : (double)loss;
         const double now = seconds(), took = now - begin;
         first = done ? first : took;
-        least = took < least ? took : least;
+        least = done && least < took ? least : took;
         if (done++ == 0 || now - shown > 2 || t->at.steps == last) {
             weft_memory_stats mem;
             weft_memory_get_stats(&mem);

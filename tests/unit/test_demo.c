@@ -99,6 +99,8 @@ Test(demo, refuses_what_it_cannot_do)
     cr_assert_neq(run("char_lm --layers 1000", out, sizeof out), 0);
     cr_assert_neq(run("char_lm " SMALL "--heads 5", out, sizeof out), 0);
     cr_assert_neq(run("char_lm " SMALL "--batch 0", out, sizeof out), 0);
+    cr_assert_neq(run("char_lm " SMALL "--steps 4x", out, sizeof out), 0);
+    cr_assert(strstr(out, "usage") != NULL, "%s", out);
 }
 
 Test(demo, an_exported_model_runs_in_another_process)
