@@ -37,7 +37,7 @@ WEFT_API void weft_manual_seed(uint64_t seed);
  * WEFT_EDTYPE: a type that is not taken; WEFT_ESHAPE: a negative extent. A call that fails draws nothing. */
 
 /* Uniform in [low, high), floating point: multiples of 2^-24 (f32) or 2^-53 (f64) of the range. f16 and bf16: those of f32, rounded,
- * so that high itself may come. low = high = 0: [0, 1). WEFT_EINVALID: low above high. */
+ * so that high itself may come. low = high = 0: [0, 1). WEFT_EINVALID: low above high; a bound, or high - low, that the type does not hold. */
 typedef struct weft_rand_args {
     weft_shape shape;
     weft_dtype dtype;

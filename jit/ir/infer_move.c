@@ -4,6 +4,8 @@
  * The kernels trust what passes here: axes exist, extents agree, maps stay inside, index operands
  * are i32 or i64. Values of indices are data and are checked by the kernels.
  */
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "jit/ir/infer.h"
@@ -439,6 +441,21 @@ static int create_rank(wf_op op, const wf_attr *attr, int *n_flt)
     return n - 2;
 }
 
+/* Bounds and their distance are finite: where that overflows every number would be the lower bound. */
+static int check_range(double low, double high, int dt, wf_why *why)
+{
+    const double widest = dt == WEFT_F64 ? DBL_MAX : FLT_MAX, most = dt == WEFT_F16    ? 65504
+                                                                     : dt == WEFT_BF16 ? 0x1.fep127
+                                                                                       : widest;
+    if (!(fabs(low) <= most && fabs(high) <= most && high - low <= widest)) {
+        wf_fail(why, WEFT_EINVALID, "the range from %g to %g is more than %s holds", low, high,
+                wf_dtype_name(dt));
+        wf_hint(why, "both bounds, and high - low, are finite numbers of the type");
+        return WEFT_EINVALID;
+    }
+    return low <= high ? 0 : wf_fail(why, WEFT_EINVALID, "low %g is above high %g", low, high);
+}
+
 static int check_random(wf_op op, const wf_attr *attr, int dt, wf_why *why)
 {
     int code = 0;
@@ -465,8 +482,8 @@ static int check_random(wf_op op, const wf_attr *attr, int dt, wf_why *why)
         code = wf_fail(why, WEFT_EDTYPE, "random values are floating-point, not %s",
                        wf_dtype_name(dt));
         wf_hint(why, "weft_randint draws integers");
-    } else if (op == WF_OP_RAND && !(attr->flt[0] <= attr->flt[1])) {
-        code = wf_fail(why, WEFT_EINVALID, "low %g is above high %g", attr->flt[0], attr->flt[1]);
+    } else if (op == WF_OP_RAND) {
+        code = check_range(attr->flt[0], attr->flt[1], dt, why);
     } else if (op == WF_OP_RANDN && !(attr->flt[1] >= 0)) {
         code = wf_fail(why, WEFT_EINVALID, "deviation %g is negative", attr->flt[1]);
     }

@@ -846,6 +846,17 @@ Test(api, generators)
     saved = g;
     FAILS(weft_rand(weft_shape(2), WEFT_I32, .generator = &g), WEFT_EDTYPE);
     FAILS(weft_rand(weft_shape(2), WEFT_F32, .low = 2, .high = 1, .generator = &g), WEFT_EINVALID);
+    /* what would overflow: all numbers would be the lower bound */
+    FAILS(weft_rand(weft_shape(2), .low = -3e38, .high = 3e38, .generator = &g), WEFT_EINVALID);
+    FAILS(weft_rand(weft_shape(2), .high = INFINITY, .generator = &g), WEFT_EINVALID);
+    FAILS(weft_rand(weft_shape(2), .low = NAN, .high = 1, .generator = &g), WEFT_EINVALID);
+    FAILS(weft_rand(weft_shape(2), .high = 1e39, .generator = &g), WEFT_EINVALID);
+    FAILS(weft_rand(weft_shape(2), WEFT_F16, .high = 65505, .generator = &g), WEFT_EINVALID);
+    FAILS(weft_rand(weft_shape(2), WEFT_F64, .low = -1e308, .high = 1e308, .generator = &g),
+          WEFT_EINVALID);
+    cr_assert(weft_ok(weft_rand(weft_shape(2), WEFT_F16, .low = -65504, .high = 65504)));
+    cr_assert(weft_ok(weft_rand(weft_shape(2), WEFT_BF16, .high = 3e38)));
+    cr_assert(weft_ok(weft_rand(weft_shape(2), WEFT_F64, .low = -8e307, .high = 8e307)));
     FAILS(weft_randint(weft_shape(2), 3, 3, .generator = &g), WEFT_EINVALID);
     FAILS(weft_bernoulli(weft_shape(2), 1.5, .generator = &g), WEFT_EINVALID);
     FAILS(weft_randperm(-1, .generator = &g), WEFT_ESHAPE);
