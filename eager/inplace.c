@@ -252,7 +252,12 @@ static int run_tracked(wf_call *k, wf_slot *dst)
                 wf_unpin(k->c, s);
             }
             if (!rc) {
-                r = fit(alias ? wf_op1(WF_OP_COPY, NULL, r) : r, dst);
+                /* an op's own result of the target's type is its value; a tensor that is copied has a node of its own */
+                const bool fits = k->op != WF_OP_COPY && !alias && t.dtype == dst->dtype &&
+                                  t.rank == dst->rank &&
+                                  memcmp(t.dims, wf_dims(dst), t.rank * sizeof *t.dims) == 0;
+                r = alias ? wf_op1(WF_OP_COPY, NULL, r) : r;
+                r = fits ? r : fit(r, dst);
                 rc = r.slot ? store(k, dst, r) : -1;
             }
         } else {

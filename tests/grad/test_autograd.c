@@ -745,3 +745,25 @@ Test(autograd, forward_products_agree_with_backward)
     cr_assert_float_eq(left, right, 1e-12 * (1 + (left < 0 ? -left : left)),
                        "<u, Jt> = %.17g, <J'u, t> = %.17g", left, right);
 }
+
+/* A write to a whole tensor is the op that made the value, and no more; of another type or extent it is made to fit. */
+Test(autograd, a_write_in_place_is_one_node)
+{
+    weft_tensor w = weft_ones(weft_shape(2, 3), WEFT_F32);
+    weft_requires_grad_(w, true);
+    weft_tensor y = weft_mul(w, weft_f(1.5)), z = weft_mul(w, weft_f(1.5));
+    int64_t nodes = weft_tape_nodes();
+    for (int i = 0; i < 10; i++) {
+        cr_assert_eq(weft_mul_(y, weft_f(2)), WEFT_OK);
+    }
+    cr_assert_eq(weft_tape_nodes() - nodes, 10);
+    nodes = weft_tape_nodes();
+    cr_assert_eq(weft_copy_(z, y), WEFT_OK); /* y and z go on apart: hooks, kept gradients */
+    cr_assert_gt(weft_tape_nodes(), nodes);
+    cr_assert_eq(weft_retain_grad(z), WEFT_OK);
+    cr_assert_eq(weft_exp_(weft_slice(y, 0, 0, 1, 1)), WEFT_OK);
+    cr_assert_eq(weft_backward(weft_sum(weft_mul(z, weft_f(2)))), WEFT_OK, "%s", weft_last_error());
+    cr_assert_eq(weft_item_f64(weft_mean(weft_grad(w))), 2 * 1.5 * 1024);
+    cr_assert_eq(weft_item_f64(weft_mean(weft_grad(z))), 2);
+    cr_assert_not(weft_has_grad(y));
+}
