@@ -25,14 +25,14 @@ static weft_tensor total(wf_op op, weft_tensor x)
     return wf_op1(op, &(wf_attr){.n_ints = a.type.rank, .ints = axes}, x);
 }
 
-static bool reduction_ok(const char *op, weft_reduction reduction)
+static int check_reduction(weft_reduction reduction, wf_why *why)
 {
     if ((unsigned)reduction <= WEFT_REDUCE_NONE) {
-        return true;
+        return 0;
     }
-    wf_api_error(op, WEFT_EINVALID, "%d is not a reduction; use WEFT_REDUCE_MEAN, _SUM or _NONE",
-                 (int)reduction);
-    return false;
+    wf_fail(why, WEFT_EINVALID, "%d is not a reduction", (int)reduction);
+    wf_hint(why, "use WEFT_REDUCE_MEAN, _SUM or _NONE");
+    return why->code;
 }
 
 static weft_tensor reduced(weft_tensor each, weft_reduction reduction)
@@ -149,19 +149,17 @@ static bool loss_open(const char *name, const weft_loss_args *args, bool *whole,
         *error = t.error;
         return false;
     }
-    if (wf_broadcast(&x.type, &t.type, &why)) {
+    int rc = wf_broadcast(&x.type, &t.type, &why);
+    rc = rc ? rc : check_reduction(args->reduction, &why);
+    if (!rc && !(delta_of(args) > 0)) {
+        rc = wf_fail(&why, WEFT_EINVALID, "delta is %g", args->delta);
+        wf_hint(&why, "it is above 0, and 1 where it is not given");
+    }
+    if (rc) {
         *error = wf_raise(x.c, name, 2, (weft_tensor[]){args->x, args->target}, &why);
         return false;
     }
     *whole = wf_dtype_kind(x.type.dtype) < 2 && wf_dtype_kind(t.type.dtype) < 2;
-    if (!reduction_ok(name, args->reduction)) {
-        *error = wf_api_last_error();
-        return false;
-    }
-    if (!(delta_of(args) > 0)) {
-        *error = wf_api_error(name, WEFT_EINVALID, "delta is %g; it must be above 0", args->delta);
-        return false;
-    }
     return weight_fits(name, args->weight, "weight", &x.type, error) &&
            weight_fits(name, args->pos_weight, "pos_weight", &x.type, error);
 }
@@ -344,8 +342,9 @@ static bool classes_open(const char *name, const weft_cross_entropy_args *args, 
         *error = targets->error;
         return false;
     }
-    if (!reduction_ok(name, args->reduction)) {
-        *error = wf_api_last_error();
+    wf_why why = {0};
+    if (check_reduction(args->reduction, &why)) {
+        *error = wf_raise(logits->c, name, 2, (weft_tensor[]){args->logits, args->targets}, &why);
         return false;
     }
     const int last = logits->type.rank - 1;

@@ -132,9 +132,10 @@ static weft_tensor power(weft_tensor a, weft_tensor b)
     }
     int64_t e = wf_is_scalar(b) ? (int64_t)b.serial : 0;
     if (e < 0) {
-        return wf_api_error("pow", WEFT_EINVALID,
-                            "integers have no power of %lld; make one of the two a float",
-                            (long long)e);
+        wf_why why = {0};
+        wf_fail(&why, WEFT_EINVALID, "integers have no power of %lld", (long long)e);
+        wf_hint(&why, "make one of the two a float");
+        return wf_raise(wf_ctx_get(), "pow", 2, (weft_tensor[]){a, b}, &why);
     }
     if (wf_is_scalar(b) && !wf_is_scalar(a) && kind_of(a) == 1) {
         return wf_ctx_get()->recorder && e > SHORT ? by_bits(a, e) : by_number(a, e);

@@ -52,8 +52,10 @@ static weft_tensor compare(const char *op, const weft_isclose_args *p, bool whol
         return wf_api_null(op, "the options");
     }
     if (!(p->rtol >= 0 && p->atol >= 0)) {
-        return wf_api_error(op, WEFT_EINVALID, "tolerances are 0 or more: rtol is %g, atol is %g",
-                            p->rtol, p->atol);
+        wf_why why = {0};
+        wf_fail(&why, WEFT_EINVALID, "rtol is %g, atol is %g", p->rtol, p->atol);
+        wf_hint(&why, "tolerances are 0 or more");
+        return wf_raise(wf_ctx_get(), op, 2, (weft_tensor[]){p->a, p->b}, &why);
     }
     WF_CALLED(w, op, p->a, p->b);
     weft_scope s = weft_scope_begin();
