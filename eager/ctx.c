@@ -216,10 +216,16 @@ static void drop_storage(wf_ctx *c, wf_storage *st)
     if (st) {
         /* The slot's was the only reference, beside that of a trace of this thread: nobody sees the count. */
         const int32_t refs = atomic_load_explicit(&st->refs, memory_order_acquire);
-        const bool alone =
-            refs == 1 || (refs == 2 && c->recorder &&
-                          atomic_load_explicit(&st->recorder, memory_order_relaxed) == c->recorder);
-        if (alone && !st->root) { /* in this order: only who is alone may look at the root */
+        const bool traced =
+            refs == 2 && c->recorder &&
+            atomic_load_explicit(&st->recorder, memory_order_relaxed) == c->recorder;
+        /* in this order: only who is alone may look at the root */
+        if (traced && !st->root) {
+            atomic_store_explicit(&st->refs, 1, memory_order_relaxed);
+            c->recorder->dead(c->recorder, st);
+            return;
+        }
+        if (refs == 1 && !st->root) {
             wf_storage_release(st);
             return;
         }

@@ -152,7 +152,11 @@ wf_storage *wf_storage_new_virtual(size_t nbytes, wf_recorder *r, void *address)
     wf_storage *st = wf_object(HEADER);
     if (st) {
         storage_init(st);
-        wf_storage_begin_virtual(st, nbytes, r, address);
+        atomic_store_explicit(&st->held, 1, memory_order_relaxed);
+        atomic_store_explicit(&st->is_virtual, 1, memory_order_relaxed);
+        atomic_store_explicit(&st->recorder, r, memory_order_relaxed);
+        st->shared = 1;
+        wf_storage_begin_virtual(st, nbytes, r->device, address);
     }
     return st;
 }

@@ -615,26 +615,22 @@ wf_storage *wf_storage_over(const wf_storage *owner);
 /* Two references: the caller's and the trace's, which is counted in `held`. NULL: no
  * memory. */
 wf_storage *wf_storage_new_virtual(size_t nbytes, wf_recorder *r, void *address);
-/* A header that had a virtual storage has another one. */
-static inline void wf_storage_begin_virtual(wf_storage *st, size_t nbytes, wf_recorder *r,
+/* A header that has had a virtual storage of the trace, whose reference is held and which shares it, has another one. */
+static inline void wf_storage_begin_virtual(wf_storage *st, size_t nbytes, int device,
                                             void *address)
 {
     atomic_store_explicit(&st->refs, 2, memory_order_relaxed);
-    atomic_store_explicit(&st->held, 1, memory_order_relaxed);
     atomic_store_explicit(&st->handles, 0, memory_order_relaxed);
     atomic_store_explicit(&st->version, 0, memory_order_relaxed);
-    st->shared = 1;
     st->root_gen = 0;
     st->root = 0;
     st->write_op = 0;
     st->write_site = NULL;
     st->value = 0;
     st->next = NULL;
-    atomic_store_explicit(&st->is_virtual, 1, memory_order_relaxed);
     st->nbytes = nbytes;
     st->data = address;
-    st->device = r->device;
-    atomic_store_explicit(&st->recorder, r, memory_order_relaxed);
+    st->device = (uint8_t)device;
 }
 void wf_storage_free_header(wf_storage *st);
 /* Gives a virtual storage its memory, uninitialised, and makes it an ordinary one once wf_storage_commit

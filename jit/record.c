@@ -187,10 +187,11 @@ static int capture(wf_trace *t, wf_slot *s, uint32_t *place, wf_outer **out, wf_
 {
     wf_type type;
     wf_storage *st = s->st;
+    const bool whole = wf_slot_is_whole(s);
     wf_slot_type(s, &type);
-    if (!wf_slot_is_whole(s) && wf_slot_is_whole_last(s) && !t->owner.function) {
+    if (!whole && wf_slot_is_whole_last(s) && !t->owner.function) {
         last_dims(s, type.dims);
-    } else if (!wf_slot_is_whole(s)) {
+    } else if (!whole) {
         type.rank = 1;
         type.dims[0] = (int64_t)(st->nbytes / wf_dtype_size(s->dtype));
     }

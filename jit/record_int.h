@@ -56,10 +56,15 @@ static inline void wf_trace_note(wf_trace *t, wf_slot *s, wf_val v)
     }
 }
 
+/* The same of a slot of this thread's context. */
+static inline bool wf_trace_is_noted_here(const wf_trace *t, const wf_slot *s)
+{
+    return s->noted == t->serial && s->seen_base == wf_trace_base(t, s->st);
+}
+
 static inline bool wf_trace_is_noted(const wf_trace *t, const wf_slot *s)
 {
-    return s->noted == t->serial && s->context == t->c->id &&
-           s->seen_base == wf_trace_base(t, s->st);
+    return s->context == t->c->id && wf_trace_is_noted_here(t, s);
 }
 
 /* The value of a pinned slot without a note of its own; 0: that says nothing. */
@@ -95,7 +100,7 @@ static inline wf_storage *wf_trace_storage_again(wf_trace *t, size_t nbytes)
 {
     wf_storage *st = t->spare;
     t->spare = st->next;
-    wf_storage_begin_virtual(st, nbytes, &t->base, (void *)(uintptr_t)t->address);
+    wf_storage_begin_virtual(st, nbytes, t->base.device, (void *)(uintptr_t)t->address);
     wf_trace_link(t, st);
     return st;
 }

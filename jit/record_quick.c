@@ -23,7 +23,7 @@ static const wf_attr no_attr;
 
 enum { MOST = 8 /* operands */, NEAR = 6 /* instructions, where the same row is looked for */ };
 
-/* An op on its way. */
+/* An op on its way that is not elementwise. */
 typedef struct quick {
     wf_trace *t;
     wf_ctx *c;
@@ -33,11 +33,8 @@ typedef struct quick {
     const weft_tensor *src;
     weft_tensor *dst;
     wf_slot *slot[MOST]; /* NULL: a number, or absent */
-    unsigned pins;       /* bit i: pinned; bit i + 8: borrowed */
+    unsigned pins;       /* see let_go */
     uint32_t tracked;    /* not 0: one of them is */
-    int wide;  /* of elementwise rows: the operand of the highest rank, the first of them */
-    int dtype; /* and the type that values are in */
-    wf_val seen[MOST_SRC]; /* of each operand, as its note says; 0: it has none */
 } quick;
 
 /* The op has failed after results were made. */
@@ -61,11 +58,11 @@ ALWAYS wf_slot *operand(quick *k, int i)
 }
 
 /* Results whose storages begin, with their extents to come. NULL: no memory. */
-ALWAYS wf_slot *make_virtual(const quick *k, int dtype, size_t nbytes, weft_tensor *h)
+ALWAYS wf_slot *make_virtual(wf_trace *t, int dtype, size_t nbytes, weft_tensor *h)
 {
-    wf_storage *st = __builtin_expect(k->t->spare != NULL, 1) ? wf_trace_storage_again(k->t, nbytes)
-                                                              : wf_trace_storage_new(k->t, nbytes);
-    return put_in_slot(k->c, st, dtype, h);
+    wf_storage *st = __builtin_expect(t->spare != NULL, 1) ? wf_trace_storage_again(t, nbytes)
+                                                           : wf_trace_storage_new(t, nbytes);
+    return put_in_slot(t->c, st, dtype, h);
 }
 
 /* The tape gets the op, if it is wanted there. The status. */
@@ -83,45 +80,70 @@ ALWAYS int tape(const quick *k, wf_slot *const *r)
 
 /* -- elementwise ------------------------------------------------------------------------------------------------ */
 
-/* Operands of one type that the row takes, beside numbers that do not lift it and that it holds; which is as wide as the result. What
- * has a note is a tensor of this segment: the trace has looked at it. */
-ALWAYS bool take(quick *k, const int nsrc)
+/* Operands of an elementwise row. Only ever in registers: functions that are not inline get a copy. */
+typedef struct met {
+    wf_slot *slot[MOST_SRC]; /* NULL: a number */
+    wf_val v[MOST_SRC];      /* of each tensor, as its note says; 0: it has none */
+    wf_slot *wide;           /* the tensor of the highest rank, the first of them, ... */
+    wf_val first;            /* ... and its value */
+    int dtype;               /* that values are in */
+    bool numbers, unread;    /* there are some; tensors without a note */
+    unsigned pins;           /* see let_go */
+    uint32_t tracked;        /* not 0: one of them is */
+} met;
+
+/* Operand i, a tensor, pinned. What has a note is a tensor of this segment: the trace has looked at it. */
+ALWAYS bool meet(met *k, wf_trace *t, int i, weft_tensor h)
 {
-    const wf_row *row = &wf_rows[k->op];
-    const int first = row->kind == WF_KIND_CHOOSE;
-    int weak = 0, dtype = 0, rank = -1;
-    UNROLL
-    for (int i = 0; i < nsrc; i++) {
-        k->seen[i] = 0;
-        if (__builtin_expect(wf_is_scalar(k->src[i]), 0)) {
-            k->slot[i] = NULL;
-            weak = i < first                       ? WF_SCALAR_FLOAT + 1
-                   : (int)k->src[i].context > weak ? (int)k->src[i].context
-                                                   : weak;
-            continue;
-        }
-        wf_slot *s = operand(k, i);
-        if (!s || s->ext) {
-            return false;
-        }
-        if (wf_trace_is_noted(k->t, s)) {
-            k->seen[i] = s->seen;
-        } else if (is_plain(s->st, &k->t->base)) {
-            k->seen[i] = wf_trace_kept_value(k->t, s);
-        } else {
-            return false;
-        }
-        if (i < first ? s->dtype != WEFT_BOOL : dtype && s->dtype != dtype) {
-            return false;
-        }
-        dtype = i < first ? 0 : s->dtype;
-        k->wide = s->rank > rank ? i : k->wide;
-        rank = s->rank > rank ? s->rank : rank;
+    const found f = look_up(t->c, h);
+    wf_slot *s = k->slot[i] = f.slot;
+    if (__builtin_expect(!s, 0)) {
+        return false;
     }
-    k->dtype = dtype;
-    return dtype && (row->types & WF_BIT(dtype)) &&
-           (weak == 0 || (weak <= wf_dtype_kind(dtype) &&
-                          !(wf_dtype_kind(dtype) == 1 && wf_numbers_stray(dtype, nsrc, k->src))));
+    k->tracked |= (s->flags & WF_SLOT_REQUIRES_GRAD) | s->node | s->st->root;
+    if (__builtin_expect(!f.pinned && wf_trace_is_noted_here(t, s), 1)) {
+        k->v[i] = s->seen;
+    } else {
+        k->pins |= f.pinned << i;
+        if (!is_plain(s->st, &t->base)) {
+            return false;
+        }
+        k->v[i] = wf_trace_kept_value(t, s);
+        k->unread |= !k->v[i];
+    }
+    return !s->ext;
+}
+
+/* Operands of one type that the row takes, beside numbers that do not lift it and that it holds. */
+ALWAYS bool take(met *k, wf_trace *t, wf_op op, int nsrc, const weft_tensor *src)
+{
+    const wf_row *row = &wf_rows[op];
+    const int conditions = row->kind == WF_KIND_CHOOSE;
+    int weak = 0;
+    UNROLL
+    for (int i = 0; i < MOST_SRC; i++) {
+        if (i < nsrc && __builtin_expect(wf_is_scalar(src[i]), 0)) {
+            k->numbers = true;
+            weak = i < conditions               ? WF_SCALAR_FLOAT + 1
+                   : (int)src[i].context > weak ? (int)src[i].context
+                                                : weak;
+        } else if (i < nsrc) {
+            if (!meet(k, t, i, src[i])) {
+                return false;
+            }
+            wf_slot *s = k->slot[i];
+            if (i < conditions ? s->dtype != WEFT_BOOL : k->dtype && s->dtype != k->dtype) {
+                return false;
+            }
+            k->dtype = i < conditions ? 0 : s->dtype;
+            k->first = !k->wide || s->rank > k->wide->rank ? k->v[i] : k->first;
+            k->wide = !k->wide || s->rank > k->wide->rank ? s : k->wide;
+        }
+    }
+    const int kind = wf_dtype_kind(k->dtype);
+    return k->dtype && (row->types & WF_BIT(k->dtype)) &&
+           (weak == 0 ||
+            (weak <= kind && !(kind == WF_SCALAR_INT && wf_numbers_stray(k->dtype, nsrc, src))));
 }
 
 /* Are the extents of s the last ones of `wide`, or 1? */
@@ -137,46 +159,41 @@ ALWAYS bool fits(wf_slot *wide, wf_slot *s)
 }
 
 /* Do all operands repeat in the widest? Values of one type have the same extents. */
-ALWAYS bool all_fit(const quick *k, const int nsrc)
+ALWAYS bool all_fit(const met *k, const wf_trace *t, int nsrc)
 {
-    const wf_ins *ins = k->t->fn->ins;
-    const wf_val wide = k->seen[k->wide];
+    const wf_ins *ins = t->fn->ins;
     UNROLL
-    for (int i = 0; i < nsrc; i++) {
-        const wf_val v = k->seen[i];
-        const bool same = wide && v && ins[v - 1].type == ins[wide - 1].type;
-        if (!same && k->slot[i] && !fits(k->slot[k->wide], k->slot[i])) {
-            return false;
+    for (int i = 0; i < MOST_SRC; i++) {
+        if (i < nsrc && k->slot[i] && k->slot[i] != k->wide) {
+            const wf_val v = k->v[i];
+            const bool same = k->first && v && ins[v - 1].type == ins[k->first - 1].type;
+            if (!same && !fits(k->wide, k->slot[i])) {
+                return false;
+            }
         }
     }
     return true;
 }
 
 /* May writes that are recorded already, to imported memory, have changed an operand? (settle of record.c) */
-ALWAYS bool may_clash(const quick *k, const int nsrc)
+static bool may_clash(const wf_trace *t, wf_slot *const *slot)
 {
-    const wf_trace *t = k->t;
     bool import = t->wrapped != 0;
-    if (__builtin_expect(!t->written, 1)) {
-        return false;
-    }
-    UNROLL
-    for (int i = 0; i < nsrc; i++) {
-        import |= k->slot[i] && k->slot[i]->st->inline_data == WF_STORAGE_EXTERNAL;
+    for (int i = 0; i < MOST_SRC; i++) {
+        import |= slot[i] && slot[i]->st->inline_data == WF_STORAGE_EXTERNAL;
     }
     return import;
 }
 
-/* A result of the given type with the extents of operand `wide`; NULL: there is no memory, or no element, or more than
+/* A result of the given type with the extents of the widest operand. NULL: there is no memory, or no element, or more than
  * the general way should count. */
-ALWAYS wf_slot *make_like(const quick *k, int dtype)
+ALWAYS wf_slot *make_like(const met *k, wf_trace *t, int dtype, weft_tensor *dst)
 {
     static const int64_t most = (int64_t)1 << 40;
-    wf_slot *like = k->slot[k->wide];
+    wf_slot *like = k->wide;
     const wf_storage *st = like->st;
-    const wf_val seen = k->seen[k->wide];
     /* all of a storage of this trace, in its order: its bytes are known (strides of extents of 1 may be any) */
-    const bool whole = seen && seen == st->value && like->dtype == dtype &&
+    const bool whole = k->first && k->first == st->value && like->dtype == dtype &&
                        atomic_load_explicit(&st->is_virtual, memory_order_relaxed);
     int64_t n = 1;
     for (int i = 0; i < like->rank && !whole; i++) {
@@ -184,8 +201,7 @@ ALWAYS wf_slot *make_like(const quick *k, int dtype)
             return NULL;
         }
     }
-    wf_slot *r =
-        make_virtual(k, dtype, whole ? st->nbytes : (size_t)n * wf_dtype_size(dtype), k->dst);
+    wf_slot *r = make_virtual(t, dtype, whole ? st->nbytes : (size_t)n * wf_dtype_size(dtype), dst);
     if (__builtin_expect(!r, 0)) {
         return NULL;
     }
@@ -199,46 +215,6 @@ ALWAYS wf_slot *make_like(const quick *k, int dtype)
     return r;
 }
 
-/* Values of the operands, tensors before numbers as ever. 0 or a status with why filled. */
-ALWAYS int read(const quick *k, const int nsrc, wf_val *v, wf_why *why)
-{
-    UNROLL
-    for (int i = 0; i < nsrc; i++) {
-        v[i] = k->seen[i];
-        const int rc = k->slot[i] && !v[i] ? wf_trace_value(k->t, k->slot[i], &v[i], why) : 0;
-        if (__builtin_expect(rc != 0, 0)) {
-            return rc;
-        }
-    }
-    UNROLL
-    for (int i = 0; i < nsrc; i++) {
-        if (__builtin_expect(!k->slot[i], 0)) {
-            v[i] = wf_fn_scalar(k->t->fn, (int)k->src[i].context, k->src[i].serial);
-            if (!v[i]) {
-                return wf_fail(why, WEFT_ENOMEM, "out of memory for the trace");
-            }
-        }
-    }
-    return 0;
-}
-
-/* Appends the op, with the type that the widest operand has. 0: it has another, or there is no room. */
-ALWAYS wf_val append(const quick *k, const int nsrc, const wf_val *v, int dtype)
-{
-    wf_fn *f = k->t->fn;
-    const uint32_t type = f->ins[v[k->wide] - 1].type;
-    if (__builtin_expect(f->n == f->cap || f->types[type].dtype != dtype, 0)) {
-        return 0;
-    }
-    wf_ins *i = &f->ins[f->n];
-    *i = (wf_ins){.op = (uint8_t)k->op,
-                  .nsrc = (uint16_t)nsrc,
-                  .flags = wf_grad_enabled(k->c) ? 0 : WF_INS_NOGRAD,
-                  .type = type,
-                  .src = {v[0], nsrc > 1 ? v[1] : 0, nsrc > 2 ? v[2] : 0}};
-    return ++f->n;
-}
-
 /* r has the value. */
 ALWAYS void define(wf_trace *t, wf_slot *r, wf_val v)
 {
@@ -247,37 +223,101 @@ ALWAYS void define(wf_trace *t, wf_slot *r, wf_val v)
     r->seen_base = r->seen = v;
 }
 
-ALWAYS bool map(quick *k, const int nsrc, int *rc)
+/* Values of the operands, tensors before numbers as ever; then the op. 0 or a status with why filled. */
+static int append(wf_trace *t, wf_op op, int nsrc, const weft_tensor *src, const met *k, wf_slot *r,
+                  wf_why *why)
 {
-    wf_why why;
-    wf_val v[MOST_SRC], out = 0;
-    if (!take(k, nsrc) || !all_fit(k, nsrc) || may_clash(k, nsrc)) {
-        return false;
-    }
-    wf_slot *wide = k->slot[k->wide];
-    if (wide->rank == 4 && wf_all_lie_last(nsrc, k->slot, 4, wide->dims_)) {
-        return false; /* the result lies so, too */
-    }
-    const int dtype = wf_call_output_dtype(k->op, k->dtype);
-    wf_slot *r = make_like(k, dtype);
-    if (__builtin_expect(!r, 0)) {
-        return false; /* the general way will not get one, either */
-    }
-    wf_why_clear(&why);
-    *rc = read(k, nsrc, v, &why);
-    if (__builtin_expect(!*rc, 1)) {
-        out = append(k, nsrc, v, dtype);
-        if (__builtin_expect(!out, 0)) {
-            *rc = wf_trace_push(k->t, k->op, NULL, nsrc, v, 1, &r, &out, &why);
+    wf_val v[MOST_SRC], out;
+    for (int i = 0; i < nsrc; i++) {
+        v[i] = k->v[i];
+        const int rc = k->slot[i] && !v[i] ? wf_trace_value(t, k->slot[i], &v[i], why) : 0;
+        if (rc) {
+            return rc;
         }
     }
-    if (__builtin_expect(*rc != 0, 0)) {
-        *rc = fail(k, 1, &r, &why);
-        return true;
+    for (int i = 0; i < nsrc; i++) {
+        v[i] = v[i] ? v[i] : wf_fn_scalar(t->fn, (int)src[i].context, src[i].serial);
+        if (!v[i]) {
+            return wf_fail(why, WEFT_ENOMEM, "out of memory for the trace");
+        }
     }
-    define(k->t, r, out);
-    *rc = tape(k, &r);
+    const int rc = wf_trace_push(t, op, NULL, nsrc, v, 1, &r, &out, why);
+    if (!rc) {
+        define(t, r, out);
+    }
+    return rc;
+}
+
+/* What is left of an op with the result r: what is not known yet is looked up and appended (last: it is not), and the tape gets it
+ * where it is wanted there. The status. */
+__attribute__((noinline)) static int finish(wf_trace *t, wf_op op, int nsrc, const weft_tensor *src,
+                                            weft_tensor *dst, const met *k, wf_slot *r, bool last)
+{
+    wf_why why;
+    wf_why_clear(&why);
+    int rc = last ? 0 : append(t, op, nsrc, src, k, r, &why);
+    if (!rc && k->tracked && wf_grad_enabled(t->c)) {
+        rc = wf_op_record(t->c, op, NULL, nsrc, k->slot, src, 1, &r, &why);
+    }
+    if (__builtin_expect(!rc, 1)) {
+        return 0;
+    }
+    const failed f = {t->c, op, nsrc, 1, 1, src, dst, &r};
+    return wf_quick_fail(&f, &why);
+}
+
+/* The op with all its values known, with the type that the widest operand has. False: it has another, or there is no
+ * room. */
+ALWAYS bool append_known(met *k, wf_trace *t, wf_op op, int nsrc, const weft_tensor *src,
+                         wf_slot *r)
+{
+    wf_fn *f = t->fn;
+    if (k->unread || f->cap - f->n <= MOST_SRC ||
+        f->types[f->ins[k->first - 1].type].dtype != r->dtype) {
+        return false;
+    }
+    UNROLL
+    for (int i = 0; i < MOST_SRC; i++) {
+        if (__builtin_expect(k->numbers, 0) && i < nsrc && !k->slot[i]) {
+            k->v[i] = wf_fn_scalar(f, (int)src[i].context, src[i].serial);
+            if (!k->v[i]) {
+                return false;
+            }
+        }
+    }
+    f->ins[f->n] = (wf_ins){.op = (uint8_t)op,
+                            .nsrc = (uint16_t)nsrc,
+                            .flags = wf_grad_enabled(t->c) ? 0 : WF_INS_NOGRAD,
+                            .type = f->ins[k->first - 1].type,
+                            .src = {k->v[0], k->v[1], k->v[2]}};
+    define(t, r, ++f->n);
     return true;
+}
+
+/* False: it is for the general way, and nothing was done. */
+ALWAYS bool map(wf_trace *t, wf_op op, int nsrc, const weft_tensor *src, weft_tensor *dst, int *rc)
+{
+    met k = {.dtype = 0};
+    wf_slot *r = NULL;
+    /* a result of images that lie channels-last does, too */
+    if (take(&k, t, op, nsrc, src) && all_fit(&k, t, nsrc) &&
+        !(k.wide->rank == 4 && wf_all_lie_last(nsrc, k.slot, 4, k.wide->dims_)) &&
+        !(t->written && may_clash(t, (wf_slot *[]){k.slot[0], k.slot[1], k.slot[2]}))) {
+        r = make_like(&k, t, wf_call_output_dtype(op, k.dtype), dst);
+    }
+    if (__builtin_expect(r != NULL, 1)) {
+        const bool last = append_known(&k, t, op, nsrc, src, r);
+        *rc = 0;
+        if (__builtin_expect(!last || k.tracked, 0)) {
+            const met copy = k;
+            *rc = finish(t, op, nsrc, src, dst, &copy, r, last);
+        }
+    }
+    if (__builtin_expect(k.pins != 0, 0)) {
+        const met copy = k;
+        let_go(t->c, copy.slot, nsrc, copy.pins);
+    }
+    return r != NULL;
 }
 
 /* -- views ------------------------------------------------------------------------------------------------------ */
@@ -396,7 +436,7 @@ static bool row(quick *k, int *rc)
     for (int i = 0; i < k->ndst; i++) {
         const int64_t n = wf_type_numel(&out[i]);
         r[i] = n < 0 ? NULL
-                     : make_virtual(k, out[i].dtype, (size_t)n * wf_dtype_size(out[i].dtype),
+                     : make_virtual(k->t, out[i].dtype, (size_t)n * wf_dtype_size(out[i].dtype),
                                     &k->dst[i]);
         if (__builtin_expect(!r[i] || wf_slot_shape(r[i], out[i].rank, out[i].dims, NULL), 0)) {
             for (int made = i + (r[i] != NULL); made-- > 0;) {
@@ -416,29 +456,22 @@ static inline bool is_special(wf_op op, const wf_attr *attr)
     return op == WF_OP_COPY && attr->n_ints != 0;
 }
 
-/* Hot: after a dozen early exits a compiler takes what follows them for code that hardly ever runs, and makes it small. */
-__attribute__((hot)) bool wf_trace_quick(wf_recorder *r, wf_op op, const wf_attr *attr, int nsrc,
-                                         const weft_tensor *src, int ndst, weft_tensor *dst,
-                                         int *rc)
+/* Rows that are not elementwise. */
+__attribute__((noinline)) static bool others(wf_trace *t, wf_op op, const wf_attr *attr, int nsrc,
+                                             const weft_tensor *src, int ndst, weft_tensor *dst,
+                                             int *rc)
 {
-    quick k;
-    k.t = wf_trace_of(r);
-    k.c = k.t->c;
-    k.op = op;
-    k.attr = attr ? attr : &no_attr;
-    k.nsrc = nsrc;
-    k.ndst = ndst;
-    k.src = src;
-    k.dst = dst;
-    k.pins = 0;
-    k.tracked = 0;
     const wf_row *is = &wf_rows[op];
+    quick k = {.t = t,
+               .c = t->c,
+               .op = op,
+               .attr = attr ? attr : &no_attr,
+               .nsrc = nsrc,
+               .ndst = ndst,
+               .src = src,
+               .dst = dst};
     bool done = false;
-    if (is->kind >= WF_KIND_UNARY && is->kind <= WF_KIND_CHOOSE) {
-        if (nsrc == is->min_src) {
-            done = nsrc == 2 ? map(&k, 2, rc) : nsrc == 1 ? map(&k, 1, rc) : map(&k, 3, rc);
-        }
-    } else if (is->kind == WF_KIND_VIEW) {
+    if (is->kind == WF_KIND_VIEW) {
         done = view(&k, rc);
     } else if (nsrc <= MOST && nsrc >= is->min_src && nsrc <= is->max_src &&
                !is_special(op, k.attr)) {
@@ -450,20 +483,33 @@ __attribute__((hot)) bool wf_trace_quick(wf_recorder *r, wf_op op, const wf_attr
     return done;
 }
 
-/* -- in place ----------------------------------------------------------------------------------------------------- */
-
-/* A target of the trace's that no gradient watches: dense, of memory that no other storage has. */
-static bool is_target(const quick *k, wf_slot *d)
+/* Hot: after a dozen early exits a compiler takes what follows them for code that hardly ever runs, and makes it small. */
+__attribute__((hot)) bool wf_trace_quick(wf_recorder *r, wf_op op, const wf_attr *attr, int nsrc,
+                                         const weft_tensor *src, int ndst, weft_tensor *dst,
+                                         int *rc)
 {
-    return !d->ext && d->dtype == k->dtype && is_plain(d->st, &k->t->base) && !d->st->read_only &&
-           d->st->inline_data != WF_STORAGE_EXTERNAL && wf_slot_row_major(d) > 0 &&
-           !(wf_grad_enabled(k->c) && wf_slot_tracked(d));
+    const wf_row *is = &wf_rows[op];
+    return !wf_op_is_elementwise(op)
+               ? others(wf_trace_of(r), op, attr, nsrc, src, ndst, dst, rc)
+               : nsrc == is->min_src && map(wf_trace_of(r), op, nsrc, src, dst, rc);
 }
 
-ALWAYS bool map_into(quick *k, const int nsrc, wf_slot *d, int *rc)
+/* -- in place ----------------------------------------------------------------------------------------------------- */
+
+/* A target of the trace's, of type dtype, that no gradient watches: dense, of memory that no other storage has. */
+static bool is_target(const wf_trace *t, int dtype, wf_slot *d)
 {
-    if (!take(k, nsrc) || wf_call_output_dtype(k->op, k->dtype) != k->dtype || !is_target(k, d) ||
-        (k->tracked && wf_grad_enabled(k->c)) || k->t->wrapped || k->t->owner.function) {
+    return !d->ext && d->dtype == dtype && is_plain(d->st, &t->base) && !d->st->read_only &&
+           d->st->inline_data != WF_STORAGE_EXTERNAL && wf_slot_row_major(d) > 0 &&
+           !(wf_grad_enabled(t->c) && wf_slot_tracked(d));
+}
+
+static bool map_into(met *k, wf_trace *t, wf_op op, int nsrc, const weft_tensor *src, wf_slot *d,
+                     int *rc)
+{
+    if (!take(k, t, op, nsrc, src) || wf_call_output_dtype(op, k->dtype) != k->dtype ||
+        !is_target(t, k->dtype, d) || (k->tracked && wf_grad_enabled(t->c)) || t->wrapped ||
+        t->owner.function) {
         return false;
     }
     for (int i = 0; i < nsrc; i++) {
@@ -474,45 +520,32 @@ ALWAYS bool map_into(quick *k, const int nsrc, wf_slot *d, int *rc)
     }
     wf_why why;
     wf_why_clear(&why);
-    *rc = wf_trace_map(&k->t->base, k->op, k->dtype, nsrc, k->slot, k->src, d, &why);
+    *rc = wf_trace_map(&t->base, op, k->dtype, nsrc, k->slot, src, d, &why);
     if (__builtin_expect(*rc != 0, 0)) {
         return false;
     }
-    wf_storage_wrote(d->st, k->op);
+    wf_storage_wrote(d->st, op);
     return true;
 }
 
-__attribute__((hot)) bool wf_trace_quick_into(wf_recorder *r, wf_op op, int nsrc,
-                                              const weft_tensor *src, weft_tensor dst, int *rc)
+bool wf_trace_quick_into(wf_recorder *r, wf_op op, int nsrc, const weft_tensor *src,
+                         weft_tensor dst, int *rc)
 {
-    quick k;
-    const wf_row *is = &wf_rows[op];
-    if (is->kind < WF_KIND_UNARY || is->kind > WF_KIND_CHOOSE || nsrc != is->min_src) {
+    wf_trace *t = wf_trace_of(r);
+    if (!wf_op_is_elementwise(op) || nsrc != wf_rows[op].min_src) {
         return false;
     }
-    k.t = wf_trace_of(r);
-    k.c = k.t->c;
-    k.op = op;
-    k.attr = &no_attr;
-    k.nsrc = 0; /* looked up so far */
-    k.ndst = 0;
-    k.src = src;
-    k.dst = NULL;
-    k.pins = 0;
-    k.tracked = 0;
-    const found f = look_up(k.c, dst);
+    const found f = look_up(t->c, dst);
     if (!f.slot) {
         return false;
     }
-    k.nsrc = nsrc;
-    const bool done = nsrc == 2   ? map_into(&k, 2, f.slot, rc)
-                      : nsrc == 1 ? map_into(&k, 1, f.slot, rc)
-                                  : map_into(&k, 3, f.slot, rc);
+    met k = {.dtype = 0};
+    const bool done = map_into(&k, t, op, nsrc, src, f.slot, rc);
     if (__builtin_expect(k.pins != 0, 0)) {
-        let_go(k.c, k.slot, k.nsrc, k.pins);
+        let_go(t->c, k.slot, nsrc, k.pins);
     }
     if (__builtin_expect(f.pinned != 0, 0)) {
-        let_go(k.c, &f.slot, 1, f.pinned);
+        let_go(t->c, &f.slot, 1, f.pinned);
     }
     return done;
 }

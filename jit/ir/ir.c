@@ -31,7 +31,7 @@ static int move_away(void *array, uint32_t n, uint32_t cap, size_t size)
     return 0;
 }
 
-int wf_grow(void *array, uint32_t n, uint32_t more, uint32_t *cap, size_t size)
+int wf_grow_now(void *array, uint32_t n, uint32_t more, uint32_t *cap, size_t size)
 {
     uint64_t need = (uint64_t)n + more, want = *cap ? *cap : 8;
     if (need <= *cap) {
@@ -121,6 +121,7 @@ void wf_fn_clear(wf_fn *f)
     f->n = f->ntypes = f->nlists = f->nsymbols = f->ninputs = f->nslots = f->noutputs = 0;
     f->ncalls = f->nnames = f->nsized = 0;
     f->nattrs = f->nlocs = 1;
+    memset(f->number_type, 0, sizeof f->number_type);
     if (f->polys) {
         f->polys->n = 0;
     }
@@ -392,11 +393,20 @@ const char *wf_fn_input_name(const wf_fn *f, uint32_t k)
     return k < f->nnames ? f->names[k] : NULL;
 }
 
-static wf_val push_number(wf_fn *f, wf_op op, int kind, uint64_t bits)
+/* Index of the type of numbers of a kind; UINT32_MAX: no memory. */
+static uint32_t number_type(wf_fn *f, int kind)
 {
     static const uint8_t dtypes[3] = {WEFT_BOOL, WEFT_I64, WEFT_F64};
-    wf_type t = {.dtype = dtypes[kind], .rank = 0};
-    uint32_t type = wf_fn_intern_type(f, &t);
+    if (!f->number_type[kind]) {
+        const wf_type t = {.dtype = dtypes[kind], .rank = 0};
+        f->number_type[kind] = wf_fn_intern_type(f, &t) + 1; /* 0 again without memory */
+    }
+    return f->number_type[kind] - 1;
+}
+
+static wf_val push_number(wf_fn *f, wf_op op, int kind, uint64_t bits)
+{
+    const uint32_t type = number_type(f, kind);
     bool room = wf_grow(&f->slots, f->nslots, 1, &f->capslots, sizeof *f->slots) == 0 &&
                 wf_grow(&f->slot_kind, f->nslots, 1, &f->capkinds, sizeof *f->slot_kind) == 0;
     wf_ins i = {.op = (uint8_t)op, .type = type, .attr = f->nslots};

@@ -211,7 +211,8 @@ struct wf_fn {
     uint64_t *slots;    /* bit patterns the scalar slots had when recorded: wf_slot_f64 reads one */
     uint8_t *slot_kind; /* WF_SCALAR_* of eager/tensor.h: 0 bool, 1 integer, 2 float */
     uint32_t nslots, capslots, capkinds;
-    wf_sized_slot *sized; /* by slot, ascending; of functions with symbols */
+    uint32_t number_type[3]; /* by their kind: index + 1 of the type, 0: not met yet */
+    wf_sized_slot *sized;    /* by slot, ascending; of functions with symbols */
     uint32_t nsized, capsized;
     wf_val *outputs;
     uint32_t noutputs, capoutputs;
@@ -318,9 +319,14 @@ static inline uint64_t wf_slot_bits(int kind, double value)
 
 /* Room for `more` entries of `size` bytes behind the n of an array from malloc (*array: its address, or NULL);
  * capacities double. WEFT_ENOMEM leaves the array as it was. */
-int wf_grow(void *array, uint32_t n, uint32_t more, uint32_t *cap, size_t size);
+int wf_grow_now(void *array, uint32_t n, uint32_t more, uint32_t *cap, size_t size);
 /* WEFT_STRESS=move: every append moves its array, so that a pointer kept across one shows. Set before the first use. */
 extern bool wf_grow_moves;
+static inline int wf_grow(void *array, uint32_t n, uint32_t more, uint32_t *cap, size_t size)
+{
+    const bool room = (uint64_t)n + more <= *cap && !wf_grow_moves;
+    return __builtin_expect(room, 1) ? 0 : wf_grow_now(array, n, more, cap, size);
+}
 
 /* n bytes as a site: kept for the life of the process. NULL: no memory, or too many of them. */
 const char *wf_site_keep(const char *s, size_t n);
