@@ -62,6 +62,8 @@ static void fill(float *x, float *s, int r)
                                         : any_float(1 + c % 2, -20, 20);
         if (r % 7 == 0 && c % 2)
             x[r * WIDTH + c] = c % 4 == 1 ? 0.0F : -0.0F;
+        if ((r % 13 == 0 || r % 11 == 4) && c < 192) /* whole vectors of them, of any divisor */
+            x[r * WIDTH + c] = r % 2 ? 0.0F : -0.0F;
     }
 }
 
