@@ -309,7 +309,7 @@ FOUND(shared_memory_that_is_not, "cvta.to.shared.u64 %rd4, %rd1;", 1, "another s
 WELL(a_barrier_that_is_there, EXCHANGE("bar.sync 0;"), 64)
 WELL(a_barrier_of_the_warp, EXCHANGE("bar.warp.sync -1;"), 64)
 FOUND(a_barrier_that_is_missing, EXCHANGE(""), 64,
-      "byte 4 of shared memory, which thread 0 read, is written")
+      "byte 4 of shared memory, which thread 1 wrote, is read")
 FOUND(a_shuffle_that_is_no_barrier, EXCHANGE("shfl.sync.idx.b32 %r6, %r1, 0, 31, -1;"), 64,
       "is read")
 FOUND(a_barrier_of_another_warp, "xor.b32 %r4, %r3, 128; " EXCHANGE("bar.warp.sync -1;"), 64,
@@ -326,7 +326,7 @@ FOUND(threads_that_write_one_place, "st.global.u32 [%rd1], %r1;", 64,
       "byte 0 of global memory, which thread 0 wrote, is written")
 WELL(threads_that_write_the_same, "st.global.u32 [%rd1], %r0;", 64)
 FOUND(threads_that_read_what_one_writes, "ld.global.u32 %r5, [%rd1]; st.global.u32 [%rd2], %r1;",
-      64, "byte 0 of global memory, which thread 0 wrote, is read")
+      64, "byte 0 of global memory, which thread 31 read, is written")
 WELL(threads_that_write_in_turn,
      "st.global.u32 [%rd2], %r1; bar.sync 0; xor.b64 %rd2, %rd2, 4; st.global.u32 [%rd2], %r1;", 64)
 FOUND(what_is_written_is_no_constant, "st.global.u32 [%rd2], %r1; ld.global.nc.u32 %r5, [%rd2];", 1,

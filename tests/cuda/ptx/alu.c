@@ -36,6 +36,12 @@ static uint64_t bits_of_f64(double f)
     return bits;
 }
 
+/* 2^n, a normal number. */
+static double power_of_two(int n)
+{
+    return f64_of((uint64_t)(n + 1023) << 52);
+}
+
 /* A half type: its fraction has so many bits, its smallest normal number is 2^least. */
 typedef struct half {
     int fraction, least;
@@ -53,9 +59,8 @@ static double from_half(uint64_t v, half h)
     if (exponent == (int)ptx_mask((unsigned)(15 - h.fraction))) {
         return fraction != 0 ? (double)NAN : sign * (double)INFINITY;
     }
-    return exponent == 0
-               ? sign * ldexp(fraction, h.least - h.fraction)
-               : sign * ldexp(fraction + ldexp(1, h.fraction), h.least + exponent - 1 - h.fraction);
+    const double whole = exponent == 0 ? fraction : fraction + power_of_two(h.fraction);
+    return sign * whole * power_of_two(h.least + (exponent ? exponent - 1 : 0) - h.fraction);
 }
 
 static double round_whole(double x, int round)
@@ -76,9 +81,9 @@ static uint64_t to_half(double x, half h, int round)
     if (isinf(x)) {
         return sign | infinity;
     }
-    int e = x == 0 ? h.least : ilogb(x);
+    int e = (int)(bits_of_f64(x) >> 52 & 0x7FF) - 1023; /* of a normal number, others have less */
     e = e < h.least ? h.least : e;
-    const double n = round_whole(ldexp(fabs(x), h.fraction - e), round);
+    const double n = round_whole(fabs(x) * power_of_two(h.fraction - e), round);
     /* one more than a fraction has is the next exponent's first number, whose bits follow on */
     const uint64_t bits = (uint64_t)n + ((uint64_t)(e - h.least) << h.fraction);
     return sign | (bits < infinity ? bits : round == M_RZ ? infinity - 1 : infinity);
@@ -114,6 +119,9 @@ static uint64_t float_out(int type, double x, int round)
     return bits_of_f32(y);
 }
 
+/* Inlined where the operation and the type are known (ptx_compute). */
+#define ALWAYS inline __attribute__((always_inline))
+
 /* -- arithmetic of floats --------------------------------------------------------------------------------------- */
 /* Of numbers: NaN only where both are, or with .NaN where one is; -0 < +0. */
 static double extreme(double a, double b, bool most, bool with_nan)
@@ -127,7 +135,7 @@ static double extreme(double a, double b, bool most, bool with_nan)
     return (a < b) == most ? b : a;
 }
 
-static float f32_result(const ptx_insn *i, float a, float b, float c)
+static ALWAYS float f32_result(const ptx_insn *i, float a, float b, float c)
 {
     switch (i->op) {
     case P_ADD:
@@ -155,7 +163,7 @@ static float f32_result(const ptx_insn *i, float a, float b, float c)
     }
 }
 
-static double f64_result(const ptx_insn *i, double a, double b, double c)
+static ALWAYS double f64_result(const ptx_insn *i, double a, double b, double c)
 {
     switch (i->op) {
     case P_ADD:
@@ -228,7 +236,7 @@ static uint64_t approximately(double exact, uint64_t operand)
                                     : nextafterf(near, -INFINITY));
 }
 
-static uint64_t float_value(const ptx_insn *i, const uint64_t *v)
+static ALWAYS uint64_t float_value(const ptx_insn *i, const uint64_t *v)
 {
     if (i->type == T_F64) {
         return bits_of_f64(f64_result(i, f64_of(v[0]), f64_of(v[1]), f64_of(v[2])));
@@ -275,7 +283,7 @@ static uint64_t divide(const ptx_insn *i, uint64_t a, uint64_t b)
     return i->op == P_DIV ? a / b : a % b;
 }
 
-static uint64_t product(const ptx_insn *i, uint64_t a, uint64_t b)
+static ALWAYS uint64_t product(const ptx_insn *i, uint64_t a, uint64_t b)
 {
     const unsigned bits = ptx_bits[i->type];
     if (i->mod[K_MODE] == M_LO) {
@@ -288,7 +296,7 @@ static uint64_t product(const ptx_insn *i, uint64_t a, uint64_t b)
     return (uint64_t)(i->mod[K_MODE] == M_WIDE ? p : p >> bits);
 }
 
-static uint64_t shift_right(const ptx_insn *i, uint64_t a, uint64_t by)
+static ALWAYS uint64_t shift_right(const ptx_insn *i, uint64_t a, uint64_t by)
 {
     const unsigned bits = ptx_bits[i->type];
     by &= 0xFFFFFFFF;
@@ -347,7 +355,7 @@ static uint64_t insert(const ptx_insn *i, uint64_t from, uint64_t into, uint64_t
     return (into & ~mask) | (from << at & mask);
 }
 
-static uint64_t int_extreme(const ptx_insn *i, uint64_t a, uint64_t b)
+static ALWAYS uint64_t int_extreme(const ptx_insn *i, uint64_t a, uint64_t b)
 {
     const unsigned bits = ptx_bits[i->type];
     const bool less = ptx_is_signed(i->type) ? ptx_extend(a, bits) < ptx_extend(b, bits)
@@ -388,14 +396,15 @@ static uint64_t reverse(uint64_t a, unsigned bits)
 static uint64_t logic3(const uint64_t *v)
 {
     uint64_t r = 0;
-    for (int k = 0; k < 32; k++) {
-        const uint64_t at = (v[0] >> k & 1) << 2 | (v[1] >> k & 1) << 1 | (v[2] >> k & 1);
-        r |= (v[3] >> at & 1) << k;
+    for (int at = 0; at < 8; at++) {
+        const uint64_t here =
+            (at & 4 ? v[0] : ~v[0]) & (at & 2 ? v[1] : ~v[1]) & (at & 1 ? v[2] : ~v[2]);
+        r |= v[3] >> at & 1 ? here : 0;
     }
     return r;
 }
 
-static uint64_t int_value(const ptx_insn *i, const uint64_t *v)
+static ALWAYS uint64_t int_value(const ptx_insn *i, const uint64_t *v)
 {
     const unsigned bits = ptx_bits[i->type];
     switch (i->op) {
@@ -564,7 +573,7 @@ bool ptx_compare(const ptx_insn *i, int type, uint64_t a, uint64_t b)
                          : !less;
 }
 
-uint64_t ptx_compute(const ptx_insn *i, const uint64_t *v)
+static ALWAYS uint64_t value_of(const ptx_insn *i, const uint64_t *v)
 {
     const unsigned bits = ptx_bits[i->type];
     switch (i->op) {
@@ -606,5 +615,61 @@ uint64_t ptx_compute(const ptx_insn *i, const uint64_t *v)
         return logic3(v);
     default:
         return ptx_is_float(i->type) ? float_value(i, v) : int_value(i, v);
+    }
+}
+
+static ALWAYS void for_lanes(const ptx_insn *i, uint32_t lanes, const ptx_source from[4],
+                             uint64_t *to, uint64_t mask)
+{
+    const ptx_source a = from[0], b = from[1], c = from[2], d = from[3];
+    EACH_LANE(lanes, k)
+    {
+        const uint64_t v[4] = {a.at[k * a.step] ^ a.flip, b.at[k * b.step] ^ b.flip,
+                               c.at[k * c.step] ^ c.flip, d.at[k * d.step] ^ d.flip};
+        to[k] = value_of(i, v) & mask;
+    }
+}
+
+/* What kernels are full of has a loop of its own, in which the operation and the type are constants. */
+#define OFTEN(X)                                                                                   \
+    X(ADD, F32)                                                                                    \
+    X(SUB, F32)                                                                                    \
+    X(MUL, F32)                                                                                    \
+    X(FMA, F32)                                                                                    \
+    X(MIN, F32)                                                                                    \
+    X(MAX, F32)                                                                                    \
+    X(ADD, S32)                                                                                    \
+    X(ADD, S64)                                                                                    \
+    X(SUB, S32)                                                                                    \
+    X(MUL, S32)                                                                                    \
+    X(MUL, U32)                                                                                    \
+    X(MAD, S32)                                                                                    \
+    X(AND, B32)                                                                                    \
+    X(OR, B32)                                                                                     \
+    X(XOR, B32)                                                                                    \
+    X(SHL, B32)                                                                                    \
+    X(SHL, B64)                                                                                    \
+    X(SHR, U32)                                                                                    \
+    X(SELP, B32)                                                                                   \
+    X(SELP, F32)                                                                                   \
+    X(LOP3, B32)
+
+void ptx_compute(const ptx_insn *i, uint32_t lanes, const ptx_source from[4], uint64_t *to,
+                 uint64_t mask)
+{
+    ptx_insn own; /* whose fields nobody else has a pointer to */
+    memcpy(own.mod, i->mod, sizeof own.mod);
+    switch (i->op << 8 | i->type) {
+#define X(name, kind)                                                                              \
+    case P_##name << 8 | T_##kind:                                                                 \
+        own.op = P_##name;                                                                         \
+        own.type = T_##kind;                                                                       \
+        for_lanes(&own, lanes, from, to, mask);                                                    \
+        break;
+        OFTEN(X)
+#undef X
+    default:
+        for_lanes(i, lanes, from, to, mask);
+        break;
     }
 }

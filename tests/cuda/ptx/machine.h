@@ -218,9 +218,20 @@ const char *ptx_op_name(int op);
 /* How many results an instruction has at least, and how many sources (vectors count once). */
 int ptx_results(int op);
 
-/* alu.c: the result of an instruction that touches registers only, from its sources; bits above the type's width are anything. */
-uint64_t ptx_compute(const ptx_insn *i, const uint64_t *v);
+/* alu.c: an instruction that touches registers only, for some lanes of a warp. A source of lane l is at[l * step] ^ flip. */
+typedef struct ptx_source {
+    const uint64_t *at;
+    unsigned step;
+    uint64_t flip;
+} ptx_source;
+void ptx_compute(const ptx_insn *i, uint32_t lanes, const ptx_source from[4], uint64_t *to,
+                 uint64_t mask);
 bool ptx_compare(const ptx_insn *i, int type, uint64_t a, uint64_t b);
+
+/* Each of `lanes`, lowest first, as k. */
+#define EACH_LANE(lanes, k)                                                                        \
+    for (uint32_t rest_ = (lanes), k; rest_ && (k = (uint32_t)__builtin_ctz(rest_), true);         \
+         rest_ &= rest_ - 1)
 
 static inline uint64_t ptx_mask(unsigned bits)
 {

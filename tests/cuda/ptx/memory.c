@@ -148,7 +148,7 @@ static int space_of(const ptx_insn *i, uint64_t *at)
 static void *reach(const thread *t, const ptx_insn *i, const ptx_operand *o, unsigned size,
                    const unsigned char *with)
 {
-    uint64_t at = o->value + (o->reg >= 0 ? t->reg[o->reg] : 0);
+    uint64_t at = o->value + (o->reg >= 0 ? *register_of(t, o->reg) : 0);
     const int space = space_of(i, &at);
     if (at % size) {
         run_fail(t, PTX_MISALIGNED, "%u bytes at %#llx", size, (unsigned long long)at);

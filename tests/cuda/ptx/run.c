@@ -1,10 +1,12 @@
 /*
- * tests/cuda/ptx/run.c -- a launch: blocks one after the other, their threads each until it has to meet others.
+ * tests/cuda/ptx/run.c -- a launch: blocks one after the other, warps each until it has to meet others.
  *
- * A thread that reaches a barrier, a shuffle or a vote stops there; when no thread of a warp can go on, the lanes that wait at
+ * Lanes that stand at one instruction carry it out together; those that are behind go first. A thread that reaches a barrier, a
+ * shuffle or a vote stops there; when no thread of a warp can go on, the lanes that wait at
  * the same instruction for each other are served, and when all of a block stand at one barrier they pass it. Whatever is left
  * then waits for what does not come.
  */
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +30,7 @@ static const char *line_of(const ptx_insn *i, int *n)
 
 void run_fail(const thread *t, int code, const char *fmt, ...)
 {
-    const ptx_insn *i = &run.k->insn[t->pc];
+    const ptx_insn *i = &run.k->insn[t->state == RUNNING ? run.pc : t->pc];
     va_list args;
     int n;
     const char *line = line_of(i, &n);
@@ -76,109 +78,182 @@ static void move(const thread *t, const ptx_insn *i)
     put(t, &i->o[0], n ? v : get(t, &i->o[1]));
 }
 
-/* The sources of an instruction that only computes. */
-static inline void compute(const thread *t, const ptx_insn *i)
+/* An instruction that only computes. */
+static void compute(thread *lane, uint32_t on, const ptx_insn *i)
 {
-    uint64_t v[4] = {0};
-    for (int k = 1; k < i->n; k++) {
-        v[k - 1] = get(t, &i->o[k]);
+    static const uint64_t none;
+    uint64_t fixed[4];
+    ptx_source from[4] = {{&none, 0, 0}, {&none, 0, 0}, {&none, 0, 0}, {&none, 0, 0}};
+    if (i->o[0].place != REGISTER) {
+        return;
     }
-    put(t, &i->o[0], ptx_compute(i, v));
+    for (int k = 1; k < i->n; k++) {
+        const ptx_operand *o = &i->o[k];
+        if (o->place == VALUE) {
+            fixed[k - 1] = get(lane, o);
+            from[k - 1].at = &fixed[k - 1];
+        } else {
+            from[k - 1] = (ptx_source){register_of(lane, o->reg), 1, o->not };
+        }
+    }
+    ptx_compute(i, on, from, register_of(lane, i->o[0].reg), ptx_mask(i->o[0].bits));
 }
 
-/* Until it stops: it has to meet others, or is through. */
-static void run_thread(thread *t)
+/* Those of `lanes` that the instruction is for. */
+static uint32_t guarded(const thread *lane, uint32_t lanes, const ptx_insn *i)
+{
+    const uint64_t *guard = register_of(lane, i->guard);
+    uint32_t on = 0;
+    EACH_LANE(lanes, k)
+    {
+        on |= (uint32_t)((bool)(guard[k] & 1) != i->guard_not) << k;
+    }
+    return on;
+}
+
+/* What a thread goes to or stops at; anything else is followed by the next instruction. */
+static bool is_end(const ptx_insn *i, enum state *state)
+{
+    switch (i->op) {
+    case P_BRA:
+        *state = RUNNING;
+        return true;
+    case P_SHFL:
+    case P_VOTE:
+        *state = AT_WARP;
+        return true;
+    case P_BAR:
+    case P_BARRIER:
+        *state = i->mod[K_MODE] == M_WARP ? AT_WARP : AT_BARRIER;
+        return true;
+    case P_RET:
+    case P_EXIT:
+        *state = GONE;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void stand_at(thread *lane, uint32_t lanes, int pc)
+{
+    EACH_LANE(lanes, k)
+    {
+        lane[k].pc = pc;
+    }
+}
+
+#define FOR_ON(call)                                                                               \
+    EACH_LANE(on, k)                                                                               \
+    {                                                                                              \
+        thread *t = &lane[k];                                                                      \
+        call;                                                                                      \
+    }                                                                                              \
+    break
+
+/* One that is no end. */
+static void carry_out(thread *lane, uint32_t on, const ptx_insn *i)
+{
+    switch ((enum ptx_op)i->op) {
+    case P_MOV:
+        if (i->nvector == 0) {
+            compute(lane, on, i);
+            break;
+        }
+        FOR_ON(move(t, i));
+    case P_CVTA:
+        FOR_ON(run_cvta(t, i));
+    case P_SETP:
+        FOR_ON(compare(t, i));
+    case P_LD:
+        FOR_ON(run_load(t, i));
+    case P_ST:
+        FOR_ON(run_store(t, i));
+    case P_ATOM:
+        FOR_ON(run_atomic(t, i));
+    case P_DEPENDENTS:
+        FOR_ON(t->waited |= i->mod[K_MODE] == M_WAIT);
+    case P_TRAP:
+        FOR_ON(run_fail(t, PTX_LAUNCH_FAILED, "trap"));
+    case P_FENCE:
+        break;
+    case P_CVT:
+    case P_ADD:
+    case P_SUB:
+    case P_MUL:
+    case P_MAD:
+    case P_FMA:
+    case P_DIV:
+    case P_REM:
+    case P_MIN:
+    case P_MAX:
+    case P_NEG:
+    case P_ABS:
+    case P_COPYSIGN:
+    case P_SQRT:
+    case P_RCP:
+    case P_EX2:
+    case P_LG2:
+    case P_AND:
+    case P_OR:
+    case P_XOR:
+    case P_NOT:
+    case P_SHL:
+    case P_SHR:
+    case P_SHF:
+    case P_PRMT:
+    case P_BFE:
+    case P_BFI:
+    case P_POPC:
+    case P_CLZ:
+    case P_BFIND:
+    case P_BREV:
+    case P_SELP:
+    case P_LOP3:
+        compute(lane, on, i);
+        break;
+    case P_BRA:
+    case P_SHFL:
+    case P_VOTE:
+    case P_BAR:
+    case P_BARRIER:
+    case P_RET:
+    case P_EXIT:
+    case N_OPS:
+        break;
+    }
+}
+
+/* Lanes that stand at one instruction, until they part, have caught up with those at `next`, or stop. */
+static void run_lanes(thread *lane, uint32_t lanes, int next)
 {
     const ptx_insn *const code = run.k->insn;
-    uint64_t steps = 0;
-    for (;; t->pc++) {
-        const ptx_insn *i = &code[t->pc];
-        if (++steps > most_steps) {
-            run_fail(t, PTX_LAUNCH_FAILED, "it does not end");
+    const unsigned first = (unsigned)__builtin_ctz(lanes);
+    int pc = lane[first].pc;
+    for (uint64_t steps = 0; pc < next; steps++) {
+        const ptx_insn *i = &code[pc];
+        const uint32_t on = i->guarded ? guarded(lane, lanes, i) : lanes;
+        enum state state;
+        run.pc = pc;
+        if (steps > most_steps) {
+            run_fail(&lane[first], PTX_LAUNCH_FAILED, "it does not end");
         }
-        if (i->guarded && (bool)(t->reg[i->guard] & 1) == i->guard_not) {
-            continue;
-        }
-        switch ((enum ptx_op)i->op) {
-        case P_BRA:
-            t->pc = i->target - 1;
-            break;
-        case P_MOV:
-            move(t, i);
-            break;
-        case P_CVTA:
-            run_cvta(t, i);
-            break;
-        case P_SETP:
-            compare(t, i);
-            break;
-        case P_LD:
-            run_load(t, i);
-            break;
-        case P_ST:
-            run_store(t, i);
-            break;
-        case P_ATOM:
-            run_atomic(t, i);
-            break;
-        case P_SHFL:
-        case P_VOTE:
-            t->state = AT_WARP;
+        if (on == 0 || !is_end(i, &state)) {
+            carry_out(lane, on, i);
+            pc++;
+        } else if (i->op == P_BRA && on == lanes) {
+            pc = i->target;
+        } else {
+            stand_at(lane, lanes & ~on, pc + 1);
+            EACH_LANE(on, k)
+            {
+                lane[k].pc = i->op == P_BRA ? i->target : pc;
+                lane[k].state = state;
+            }
             return;
-        case P_BAR:
-        case P_BARRIER:
-            t->state = i->mod[K_MODE] == M_WARP ? AT_WARP : AT_BARRIER;
-            return;
-        case P_DEPENDENTS:
-            t->waited |= i->mod[K_MODE] == M_WAIT;
-            break;
-        case P_FENCE:
-            break;
-        case P_RET:
-        case P_EXIT:
-            t->state = GONE;
-            return;
-        case P_TRAP:
-            run_fail(t, PTX_LAUNCH_FAILED, "trap");
-        case P_CVT:
-        case P_ADD:
-        case P_SUB:
-        case P_MUL:
-        case P_MAD:
-        case P_FMA:
-        case P_DIV:
-        case P_REM:
-        case P_MIN:
-        case P_MAX:
-        case P_NEG:
-        case P_ABS:
-        case P_COPYSIGN:
-        case P_SQRT:
-        case P_RCP:
-        case P_EX2:
-        case P_LG2:
-        case P_AND:
-        case P_OR:
-        case P_XOR:
-        case P_NOT:
-        case P_SHL:
-        case P_SHR:
-        case P_SHF:
-        case P_PRMT:
-        case P_BFE:
-        case P_BFI:
-        case P_POPC:
-        case P_CLZ:
-        case P_BFIND:
-        case P_BREV:
-        case P_SELP:
-        case P_LOP3:
-            compute(t, i);
-            break;
-        case N_OPS:
-            break;
         }
     }
+    stand_at(lane, lanes, pc);
 }
 
 /* -- meeting others ---------------------------------------------------------------------------------------------------- */
@@ -308,15 +383,36 @@ static bool meet(unsigned warp)
     return met;
 }
 
+/* The running lanes that stand before all others; next: where these do. 0: none runs. */
+static uint32_t behind(const thread *lane, unsigned n, int *next)
+{
+    uint32_t lanes = 0;
+    int pc = INT_MAX;
+    *next = INT_MAX;
+    for (unsigned k = 0; k < n; k++) {
+        if (lane[k].state != RUNNING) {
+            continue;
+        }
+        if (lane[k].pc < pc) {
+            *next = pc;
+            pc = lane[k].pc;
+            lanes = 0;
+        } else if (lane[k].pc > pc && lane[k].pc < *next) {
+            *next = lane[k].pc;
+        }
+        lanes |= lane[k].pc == pc ? 1U << k : 0;
+    }
+    return lanes;
+}
+
 /* Until its threads stand at a barrier of the block, or are through. */
 static void run_warp(unsigned warp)
 {
     thread *lane = &run.thread[(size_t)warp * LANES];
     do {
-        for (unsigned k = 0; k < lanes_of(warp); k++) {
-            if (lane[k].state == RUNNING) {
-                run_thread(&lane[k]);
-            }
+        uint32_t lanes;
+        for (int next; (lanes = behind(lane, lanes_of(warp), &next)) != 0;) {
+            run_lanes(lane, lanes, next);
         }
     } while (meet(warp));
     for (unsigned k = 0; k < lanes_of(warp); k++) {
@@ -365,12 +461,12 @@ static void run_block(unsigned block)
         t->id = i;
         t->warp = i / LANES;
         for (int d = 0; d < 3; d++) { /* the runtime launches in one dimension */
-            t->reg[R_TID + d] = d == 0 ? i : 0;
-            t->reg[R_NTID + d] = run.l->block[d];
-            t->reg[R_CTAID + d] = d == 0 ? block : 0;
-            t->reg[R_NCTAID + d] = run.l->grid[d];
+            *register_of(t, R_TID + d) = d == 0 ? i : 0;
+            *register_of(t, R_NTID + d) = run.l->block[d];
+            *register_of(t, R_CTAID + d) = d == 0 ? block : 0;
+            *register_of(t, R_NCTAID + d) = run.l->grid[d];
         }
-        t->reg[R_LANE] = i % LANES;
+        *register_of(t, R_LANE) = i % LANES;
     }
     do {
         for (unsigned w = 0; w < run.nwarp; w++) {
@@ -383,9 +479,9 @@ static void run_block(unsigned block)
 static unsigned char *lay_out(const ptx_kernel *k, const ptx_launch *l)
 {
     const size_t local = ((size_t)k->local + 15) & ~(size_t)15;
-    const size_t regs = (size_t)k->nreg * sizeof(uint64_t);
+    const size_t regs = (size_t)k->nreg * LANES * sizeof(uint64_t); /* of a warp */
     const size_t shared = ((size_t)run.shared_bytes + 15) & ~(size_t)15;
-    const size_t bytes = shared + (regs + local) * run.nthread + k->param_bytes;
+    const size_t bytes = shared + local * run.nthread + regs * run.nwarp + k->param_bytes;
     unsigned char *memory = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095), *at = memory;
     if (!memory) {
         return NULL;
@@ -396,9 +492,10 @@ static unsigned char *lay_out(const ptx_kernel *k, const ptx_launch *l)
     for (unsigned i = 0; i < run.nthread; i++, at += local) {
         run.thread[i].local = at;
     }
-    for (unsigned i = 0; i < run.nthread; i++, at += regs) {
-        run.thread[i].reg = (uint64_t *)(void *)at;
+    for (unsigned i = 0; i < run.nthread; i++) {
+        run.thread[i].reg = (uint64_t *)(void *)(at + i / LANES * regs) + i % LANES;
     }
+    at += regs * run.nwarp;
     run.param = at;
     for (int i = 0; i < k->nparam; i++) {
         memcpy(at + k->param[i].at, l->params[i], k->param[i].size);

@@ -12,8 +12,8 @@
 
 enum state { RUNNING, AT_BARRIER, AT_WARP, GONE };
 typedef struct thread {
-    uint64_t *reg;
-    int pc;
+    uint64_t *reg; /* of its lane: register r is at r * LANES */
+    int pc;        /* while it runs, where its lanes began */
     enum state state;
     bool waited; /* for the launch before */
     unsigned id, warp;
@@ -49,7 +49,7 @@ typedef struct ptx_state {
     uint32_t now, block_now, warp_now[MOST_THREADS / LANES];
     range range[RANGES];
     uint16_t found[FOUND];
-    int nrange;
+    int nrange, pc; /* of the lanes that run */
     char *error;
     size_t nerror;
     jmp_buf out;
@@ -66,16 +66,21 @@ void run_store(const thread *t, const ptx_insn *i);
 void run_atomic(const thread *t, const ptx_insn *i);
 void run_cvta(const thread *t, const ptx_insn *i);
 
+static inline uint64_t *register_of(const thread *t, int number)
+{
+    return &t->reg[(size_t)number * LANES];
+}
+
 static inline uint64_t get(const thread *t, const ptx_operand *o)
 {
-    const uint64_t v = o->place == VALUE ? o->value : t->reg[o->reg];
+    const uint64_t v = o->place == VALUE ? o->value : *register_of(t, o->reg);
     return o->not ? !v : v;
 }
 
 static inline void put(const thread *t, const ptx_operand *o, uint64_t v)
 {
     if (o->place == REGISTER) {
-        t->reg[o->reg] = v & ptx_mask(o->bits);
+        *register_of(t, o->reg) = v & ptx_mask(o->bits);
     }
 }
 
