@@ -260,7 +260,7 @@ if(TARGET test_cuda_ptx) # it runs them again
 endif()
 
 # What the GPU's suites have the fake NVRTC compile is collected, and a share of it compiled by the real one afterwards, if
-# it is there: about 30 s of one core at most, while other tests run.
+# it is there: about 15 s of one core at most, while other tests run.
 if(TARGET test_cuda_nvrtc AND NOT WEFT_SANITIZE AND NOT WEFT_COVERAGE)
     set(weft_texts "${CMAKE_CURRENT_BINARY_DIR}/tests/texts")
     set(weft_text_suites ${weft_tests})
@@ -272,7 +272,7 @@ if(TARGET test_cuda_nvrtc AND NOT WEFT_SANITIZE AND NOT WEFT_COVERAGE)
     add_test(NAME test_cuda_nvrtc_collected COMMAND test_cuda_nvrtc -j1 --verbose=1 --filter=cuda_nvrtc/collected
         WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
     set_tests_properties(test_cuda_nvrtc_collected PROPERTIES LABELS "jit;criterion" TIMEOUT 900 DEPENDS "${weft_text_suites}"
-        ENVIRONMENT "WEFT_CACHE_SIZE=0;WEFT_TEST_TEXTS=${weft_texts};WEFT_TEST_MOST=300")
+        ENVIRONMENT "WEFT_CACHE_SIZE=0;WEFT_TEST_TEXTS=${weft_texts};WEFT_TEST_MOST=150")
 endif()
 
 # Text in, text out, by the command: passes and plans; and that a difference is one.

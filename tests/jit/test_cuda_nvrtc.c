@@ -208,6 +208,12 @@ static bool is_turn(int number, int turns)
     return !turn || number % turns == (int)(strtoull(turn, NULL, 10) % (unsigned)turns);
 }
 
+/* Of n random cases the first half or the last, each of which has every form. */
+static bool is_in_half(int t, int n)
+{
+    return n < 2 || is_turn(2 * t / n, 2);
+}
+
 /* The text for each architecture. */
 static void for_archs(const char *what)
 {
@@ -235,20 +241,20 @@ static void translate(const char *what)
 /* What becomes of a kernel: a cubin, PTX only, or text only. */
 typedef enum fate { RENDERED, TRANSLATED, ASSEMBLED } fate;
 
-/* Attention takes NVRTC seconds a kernel, as many as all others together. Those of f16 and of bf16 are a conversion apart, and each section
- * has two variants: by turns (script/test) a variant is assembled for f32 and the other for a half type; with types the other way
- * round they are translated. Four turns assemble all. */
-static fate fate_of(const char *section, int dtype, int variant)
+/* Attention takes NVRTC seconds a kernel, as many as all others together. Each section has two variants in f32 and in half types,
+ * of which f16 and bf16 are a conversion apart: by turns (script/test) one of these four is assembled, and the other variant of
+ * the other kind of type translated. Eight turns assemble all. Of other sections, which differ by how an element is read and
+ * written, each has one type in three at every turn. `number` of `of`: a section's kernels. */
+static fate fate_of(const char *section, int dtype, int variant, int number, int of)
 {
     const char *turn = getenv("WEFT_TEST_TURN");
     if (!turn || strncmp(section, "flash", 5) != 0)
-        return ASSEMBLED;
+        return is_turn(number, of < 3 ? of : 3) ? ASSEMBLED : RENDERED;
     const unsigned long long n = strtoull(turn, NULL, 10);
-    const bool first = variant % 2 == (int)(n / 2 % 2);
-    if (dtype == WEFT_F32)
-        return first ? ASSEMBLED : TRANSLATED;
-    const bool mine = (dtype == WEFT_BF16) == (n % 2 == 0);
-    return mine != first ? (mine ? ASSEMBLED : TRANSLATED) : RENDERED;
+    const int mine = (int)(n % 4), kind = 2 * (dtype != WEFT_F32) + variant % 2;
+    if (dtype == (n / 4 % 2 ? WEFT_BF16 : WEFT_F16))
+        return RENDERED;
+    return kind == mine ? ASSEMBLED : kind == 3 - mine ? TRANSLATED : RENDERED;
 }
 
 /* Compiles what has been collected. */
@@ -275,10 +281,12 @@ static void compile_all(const char *what)
 Test(cuda_nvrtc, elementwise)
 {
     NEED_NVRTC();
-    for (int t = 0; t < (int)effort_of(24); t++) {
+    const int n = (int)effort_of(24);
+    for (int t = 0; t < n; t++) {
         static sample s;
         draw(&s, 1 + t % 9);
-        add_map(&s.p, 1 + t % 3, t % 2 ? 1 : 4, 1 << t % 4, t % 5 == 0, t);
+        if (is_in_half(t, n))
+            add_map(&s.p, 1 + t % 3, t % 2 ? 1 : 4, 1 << t % 4, t % 5 == 0, t);
     }
     compile_all("elementwise");
 }
@@ -287,10 +295,12 @@ Test(cuda_nvrtc, elementwise)
 Test(cuda_nvrtc, flat)
 {
     NEED_NVRTC();
-    for (int t = 0; t < (int)effort_of(24); t++) {
+    const int n = (int)effort_of(24);
+    for (int t = 0; t < n; t++) {
         static sample s;
         draw(&s, 1 + t % 5);
-        add_flat(&s.p, 1 + t % 4, 1 << t % 3, t % 5 == 0, t);
+        if (is_in_half(t, n))
+            add_flat(&s.p, 1 + t % 4, 1 << t % 3, t % 5 == 0, t);
     }
     compile_all("flat");
     cr_assert_eq(last.local, 0);
@@ -300,9 +310,12 @@ Test(cuda_nvrtc, flat)
 Test(cuda_nvrtc, many_runs)
 {
     NEED_NVRTC();
-    for (int t = 0; t < (int)effort_of(12); t++) {
+    const int n = (int)effort_of(12);
+    for (int t = 0; t < n; t++) {
         static sample s;
         draw(&s, 1 + t % 9);
+        if (!is_in_half(t, n))
+            continue;
         add_many(&s.p, t % 2 ? 1 : 4, t % 3 ? 512 : 4095);
         compile_all("many runs");
         cr_assert_eq(last.local, 0);
@@ -351,10 +364,11 @@ Test(cuda_nvrtc, reductions)
 Test(cuda_nvrtc, random_reductions)
 {
     NEED_NVRTC();
-    for (int t = 0; t < (int)effort_of(20); t++) {
+    const int n = (int)effort_of(20);
+    for (int t = 0; t < n; t++) {
         static sample s;
         program_draw_rows(&s);
-        if (s.p.rows)
+        if (s.p.rows && is_in_half(t, n))
             add_rows(&s.p, (wf_cu_scheme)(t % 6), t % 12 < 2, t % 3 == 0, 1 + t % 2, 0);
     }
     compile_all("random reductions");
@@ -422,7 +436,10 @@ Test(cuda_nvrtc, written_by_hand)
             const char *const name_of = sections[i].section;
             const bool wide = strncmp(name_of, "flash", 5) == 0 || strncmp(name_of, "scan", 4) == 0,
                        arg = strcmp(name_of, "arg") == 0;
-            if ((d > 0 && !sections[i].type[d]) || (k % 2 && !wide && !arg))
+            int types = 1;
+            while (types < 6 && sections[i].type[types])
+                types++;
+            if (d == types || (k % 2 && !wide && !arg))
                 break;
             char name[32];
             wf_why why = {0};
@@ -441,7 +458,10 @@ Test(cuda_nvrtc, written_by_hand)
                                   .wide = variant};
             snprintf(name, sizeof name, "k%d", kernels++);
             cr_assert_eq(wf_cu_render_hand(&h, name, &text, &why), 0, "%s", why.rule);
-            const fate f = is_compiled(kernels) ? fate_of(name_of, type, variant) : RENDERED;
+            const fate f = is_compiled(kernels)
+                               ? fate_of(name_of, type, variant, (int)(k % 2) * types + d,
+                                         wide || arg ? 2 * types : types)
+                               : RENDERED;
             if (f == ASSEMBLED)
                 compile_all(name_of);
             else if (f == TRANSLATED)
