@@ -139,6 +139,8 @@ static void compare_results(const row_case *c, const wf_view *got, const wf_view
     const int64_t n = wf_view_numel(want);
     const wf_kty kty = wf_kir_storage(want->dtype);
     double most = 0;
+    if (memcmp(got->data, want->data, (size_t)n * wf_dtype_size(want->dtype)) == 0)
+        return;
     for (int64_t i = 0; i < n && c->bound > 0; i++) {
         const double v = fabs(number(want->dtype, want->data, i));
         most = isfinite(v) && v > most ? v : most;

@@ -234,19 +234,30 @@ static void read_log(program p, const char *path)
         fclose(f);
 }
 
-/* A generated kernel runs on a few elements, in less time than it takes gcc to read it: tcc translates it in a tenth. Sections
- * written by hand are few, and go through tiles and sorts; contraction is an optimiser's. */
-static const char *compiler(program p)
+/* Products and attention go through tiles of numbers, a training step's for most of its time. */
+static bool has_tiles(const char *text)
 {
-    return p->contract ? FAKE_CC " -O1 -ffp-contract=fast -mfma -fexpensive-optimizations"
-           : strstr(p->text, "/* == ") ? FAKE_CC " -O1 -ffp-contract=off"
-                                       : FAKE_QUICK_CC;
+    return strstr(text, "/* == tile_common") || strstr(text, "/* == flash_common") ||
+           strstr(text, "/* == transpose");
+}
+
+/* A kernel runs on a few elements, in less time than it takes gcc to read it: tcc translates it in a tenth. Contraction is an
+ * optimiser's. */
+static void put_compiler(program p, char *out, size_t n)
+{
+    const char *const fma = __builtin_cpu_supports("fma") ? "-mfma" : ""; /* else a call each */
+    if (p->contract)
+        snprintf(out, n, FAKE_CC " -O1 -ffp-contract=fast -mfma -fexpensive-optimizations");
+    else if (has_tiles(p->text))
+        snprintf(out, n, FAKE_CC " -O2 -ffp-contract=off %s", fma);
+    else
+        snprintf(out, n, FAKE_QUICK_CC);
 }
 
 static int build(program p, const char *folder, const char *target)
 {
     static _Atomic int serial;
-    char base[256], path[300], log[300], command[2048];
+    char base[256], path[300], log[300], object[300], with[512], command[2560];
     snprintf(base, sizeof base, "%s/%d-%d", folder, (int)getpid(), serial++);
     snprintf(path, sizeof path, "%s.c", base);
     snprintf(log, sizeof log, "%s.log", base);
@@ -256,11 +267,14 @@ static int build(program p, const char *folder, const char *target)
     put_program(f, p->text);
     if (fclose(f) != 0)
         return COMPILATION;
+    put_compiler(p, with, sizeof with);
     snprintf(command, sizeof command,
-             "%s -I" FAKE_SOURCE_DIR "/tests/jit/shim %s -shared -Wl,--whole-archive " FAKE_MACHINE
-             " -Wl,--no-whole-archive -o %s.so -lm 2>%s && mv %s.so %s",
-             compiler(p), path, base, log, base, target);
-    const int status = system(command);
+             "exec %s -I" FAKE_SOURCE_DIR
+             "/tests/jit/shim %s -shared -Wl,--whole-archive " FAKE_MACHINE
+             " -Wl,--no-whole-archive -o %s.so -lm 2>%s",
+             with, path, base, log);
+    snprintf(object, sizeof object, "%s.so", base);
+    const int status = system(command) || rename(object, target);
     if (status != 0)
         read_log(p, log);
     if (status == 0 || !getenv("FAKE_NVRTC_KEEP")) {

@@ -67,7 +67,17 @@ static inline unsigned shim_byte_perm(unsigned x, unsigned y, unsigned selector)
 #define __byte_perm(x, y, selector) shim_byte_perm(x, y, selector)
 #define __funnelshift_l(low, high, n)                                                              \
     ((unsigned int)(((unsigned long long)(high) << 32 | (unsigned int)(low)) << ((n)&31) >> 32))
-#define __ffs(x) __builtin_ffs(x)
+static inline int shim_ffs(unsigned x)
+{
+    int n = x != 0;
+    for (; x && !(x & 1); x >>= 1)
+        n++;
+    return n;
+}
+#define __ffs(x) shim_ffs((unsigned)(x))
+#ifdef __TINYC__
+#define _Pragma(text)
+#endif
 #define atomicCAS(p, expected, v)                                                                  \
     ({                                                                                             \
         __typeof__(*(p)) old_ = *(p);                                                              \
