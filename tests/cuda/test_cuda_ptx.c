@@ -19,6 +19,7 @@
 #include "tests/cuda/cuda_support.h"
 
 #include "jit/ir/cuda_text.h"
+#include "tests/support/effort.h"
 #include "tests/support/sanitized.h"
 
 static unsigned blocks = 1;
@@ -605,9 +606,11 @@ static void run_suite(const char *program, const char *filter, const char *setti
             cr_skip_test("the interpreter, watched, takes minutes");                               \
     } while (0)
 
+/* Of the share that this commit has of them (script/test) a part. */
 Test(cuda_ptx, elementwise_rows)
 {
-    run_suite("test_cuda_ops", "*", SHARE, UNDER_ASAN ? 10 : 60);
+    run_suite("test_cuda_ops", "*", UNDER_ASAN ? "WEFT_TEST_EFFORT=10" : "WEFT_TEST_EFFORT=25",
+              UNDER_ASAN ? 10 : 30);
 }
 
 /* Without max.NaN, without griddepcontrol. */
@@ -617,10 +620,14 @@ Test(cuda_ptx, older_devices)
     run_suite("test_cuda_ops", "*", "WEFT_TEST_EFFORT=10 WEFT_TEST_TURN=5 FAKE_CUDA_ARCH=80", 10);
 }
 
+/* Each commit has others of the suite's; script/gpu-check takes them all. */
 Test(cuda_ptx, functions)
 {
-    run_suite("test_cuda_graphs", "*", UNDER_ASAN ? "WEFT_TEST_GRAPHS=3" : "WEFT_TEST_GRAPHS=24",
-              30);
+    enum { SUITE = 300, MANY = UNDER_ASAN ? 3 : 12 };
+    char settings[80];
+    snprintf(settings, sizeof settings, "WEFT_TEST_GRAPHS=%d WEFT_FUZZ_SEED=%d", (int)MANY,
+             (int)(effort_option("WEFT_TEST_TURN", 0) % (SUITE / MANY)) * MANY);
+    run_suite("test_cuda_graphs", "*", settings, 30);
 }
 
 Test(cuda_ptx, programs)
