@@ -366,6 +366,34 @@ Test(cuda_ptx, a_block_that_writes_what_two_read)
                 32, "byte 0 of global memory, which thread 31 read, is written");
 }
 
+/* Lanes of a warp walk a loop as often as each has to, and exchange their sums behind it; those of half a warp, too. */
+Test(cuda_ptx, lanes_that_part_and_meet)
+{
+    enum { THREADS = 48 };
+    static const char text[] =
+        ".version 9.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 p)\n{\n"
+        ".reg .pred %p<3>; .reg .b32 %r<8>; .reg .b64 %rd<3>;\nld.param.u64 %rd1, [p];\n"
+        "mov.u32 %r1, %tid.x;\nmul.wide.u32 %rd2, %r1, 4;\nadd.s64 %rd1, %rd1, %rd2;\n"
+        "rem.u32 %r5, %r1, 5;\nmov.u32 %r6, 0;\nmov.u32 %r2, -1;\n"
+        "setp.ge.u32 %p2, %r1, 32;\n@%p2 mov.u32 %r2, 0xFFFF;\n"
+        "$L:\nsetp.eq.u32 %p1, %r5, 0;\n@%p1 bra $E;\nadd.u32 %r6, %r6, %r5;\n"
+        "add.s32 %r5, %r5, -1;\nbra $L;\n$E:\n"
+        "shfl.sync.bfly.b32 %r7, %r6, 1, 31, %r2;\nst.global.u32 [%rd1], %r7;\nret;\n}\n";
+    uint32_t got[THREADS];
+    with_fake(FAKE_LATE, 1);
+    wf_cuda_block *b = wf_cuda_alloc(0, sizeof got, &why);
+    cr_assert(b, "%s", why.rule);
+    void *params[] = {&b->address};
+    OK(run(text, sizeof text, THREADS, params));
+    OK(wf_cuda_download(0, got, b->address, sizeof got, &why));
+    for (uint32_t i = 0; i < THREADS; i++) {
+        const uint32_t n = (i ^ 1) % 5;
+        cr_assert_eq(got[i], n * (n + 1) / 2, "thread %u: %u", i, got[i]);
+    }
+    wf_cuda_free(b);
+    close_fake();
+}
+
 /* Variables that no value is given, or too few, are 0. */
 Test(cuda_ptx, variables_begin_as_zeros)
 {
