@@ -5,7 +5,8 @@
 #     ctest: threads serial timeout=300
 # `threads` puts it into the TSan run, `serial` keeps other tests away while it runs, `processors=2` all but one (script/test has
 # a program more than processors run), `timeout` is in seconds (default 240), `cost=100` starts it early (a long program last
-# leaves the other cores idle), `optimised` is for one that reckons much itself (weft_plain_folders).
+# leaves the other cores idle), `optimised` is for one that reckons much itself (below), `reckons` for one that does
+# where it takes all cases: not under ASan.
 
 if(WEFT_SANITIZE STREQUAL "fuzzer")
     return() # script/fuzz builds fuzz targets only
@@ -124,12 +125,13 @@ if(WEFT_SANITIZE AND CMAKE_C_COMPILER_ID MATCHES "Clang")
     endforeach()
 endif()
 
-# Tests here have the library reckon. Three quarters of what a compiler takes for them go into making them quicker, which costs more than it
-# saves (but for those marked `optimised`).
-set(weft_plain_folders cuda gpu jit grad planted)
-if(WEFT_SANITIZE STREQUAL "address" AND CMAKE_C_COMPILER_ID MATCHES "Clang")
-    list(APPEND weft_plain_folders unit ops fuzz stress)
+# Tests have the library reckon. Three quarters of what a compiler takes for them go into making them quicker, which costs more than it
+# saves (but for those that are marked).
+set(weft_optimised_marks optimised)
+if(NOT WEFT_SANITIZE STREQUAL "address")
+    list(APPEND weft_optimised_marks reckons)
 endif()
+string(JOIN "|" weft_optimised_marks ${weft_optimised_marks})
 
 # ThreadSanitizer watches the library, and programs that have to do with threads themselves. Of the others it would follow what one
 # thread does to operands and references element by element, half of the time of such a program; what a worker still writes when a call
@@ -235,7 +237,7 @@ foreach(source IN LISTS weft_test_sources)
     endif()
     weft_test_program(${name} ${source})
     list(APPEND weft_tests ${name})
-    if(folder IN_LIST weft_plain_folders AND NOT "optimised" IN_LIST labels)
+    if(NOT labels MATCHES "(^|;)(${weft_optimised_marks})(;|$)")
         target_compile_options(${name} PRIVATE -O0)
     endif()
     if(folder STREQUAL "planted")

@@ -4,7 +4,7 @@
  * As test_invalid_calls: nothing may crash, every failing call gives a status and a message, and in the end memory is
  * where it was. Objects are of this run or NULL; a stray pointer is no mistake that a library can find.
  *
- * ctest: timeout=300
+ * ctest: timeout=300 reckons
  */
 #include <math.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
  * any order is off by at most about (k + 2) u times the sum of their magnitudes; storing in a half
  * type adds its own u once. References run in double, f64 results in long double.
  *
- * ctest: threads
+ * ctest: threads reckons
  */
 #include "row_case.h"
 

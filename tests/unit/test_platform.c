@@ -3,7 +3,7 @@
  * The allocator has its own program, test_alloc.c. References here are written independently: halves
  * through double arithmetic, Philox from the paper's definition, distributions by their statistics.
  *
- * ctest: threads
+ * ctest: threads reckons
  */
 #include <criterion/criterion.h>
 

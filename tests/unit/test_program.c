@@ -1,7 +1,7 @@
 /*
  * tests/unit/test_program.c -- tile programs against the same rows run one after another, bit for bit.
  *
- * ctest: threads timeout=600
+ * ctest: threads timeout=600 reckons
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
