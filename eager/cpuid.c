@@ -31,8 +31,10 @@ static int detect(void)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("x86-64-v3"))
         level = WF_ISA_AVX2;
+#ifndef WF_WITHOUT_AVX512 /* sanitized builds, made where it would not run */
     if (__builtin_cpu_supports("x86-64-v4"))
         level = WF_ISA_AVX512;
+#endif
 #endif
     for (int i = 0; i < level; i++)
         if (strcmp(wf_env()->WEFT_ISA, names[i]) == 0)

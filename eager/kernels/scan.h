@@ -39,6 +39,7 @@ typedef struct wf_scan_kernels {
 /* [product]; products with AVX-512 are those of AVX2, to keep the library small. */
 extern const wf_scan_kernels wf_scan_kernels_sse2[2];
 extern const wf_scan_kernels wf_scan_kernels_avx2[2];
-extern const wf_scan_kernels wf_scan_kernels_avx512[1];
+extern const wf_scan_kernels
+    wf_scan_kernels_avx512[]; /* one, or AVX2's (cmake/WeftLibrary.cmake) */
 
 #endif
