@@ -184,6 +184,9 @@ if(WEFT_SANITIZE STREQUAL "memory")
     set(weft_environment ";MSAN_OPTIONS=allocator_may_return_null=1;WEFT_NO_ONEDNN=1;WEFT_NVRTC=none")
 endif()
 
+# What is freed stays out of use until 16 MB of it have been, not 256: fresh pages, with their shadow, are a tenth of a program's time.
+set(weft_asan_options "ASAN_OPTIONS=allocator_may_return_null=1:quarantine_size_mb=16")
+
 # Sanitized programs are slower.
 set(weft_timeout_factor 1)
 if(WEFT_SANITIZE OR WEFT_COVERAGE)
@@ -251,7 +254,7 @@ foreach(source IN LISTS weft_test_sources)
     add_test(NAME ${name} COMMAND ${name} -j1 --verbose=1 ${filter} WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
     math(EXPR timeout "${timeout} * ${weft_timeout_factor}")
     set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout} COST ${cost} PROCESSORS ${processors}
-        ENVIRONMENT "ASAN_OPTIONS=allocator_may_return_null=1;UBSAN_OPTIONS=print_stacktrace=1;TSAN_OPTIONS=ignore_noninstrumented_modules=1;WEFT_CACHE_SIZE=0${weft_environment}")
+        ENVIRONMENT "${weft_asan_options};UBSAN_OPTIONS=print_stacktrace=1;TSAN_OPTIONS=ignore_noninstrumented_modules=1;WEFT_CACHE_SIZE=0${weft_environment}")
     if("serial" IN_LIST labels)
         set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
     endif()
@@ -298,10 +301,14 @@ endif()
 
 # Programs traced while arrays move, orders and groups are others, and nothing is remembered.
 if(TARGET test_trace_fuzz)
+    set(programs 200)
+    if(WEFT_SANITIZE)
+        set(programs 60)
+    endif()
     add_test(NAME test_trace_fuzz_stress COMMAND test_trace_fuzz -j1 --verbose=1
         WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
     set_tests_properties(test_trace_fuzz_stress PROPERTIES LABELS "fuzz;criterion" TIMEOUT 600
-        ENVIRONMENT "ASAN_OPTIONS=allocator_may_return_null=1;WEFT_CACHE_SIZE=0;WEFT_STRESS=move,order:5,evict;WEFT_FUZZ_SEED=5001;WEFT_FUZZ_GRAPHS=200")
+        ENVIRONMENT "${weft_asan_options};WEFT_CACHE_SIZE=0;WEFT_STRESS=move,order:5,evict;WEFT_FUZZ_SEED=5001;WEFT_FUZZ_GRAPHS=${programs}")
 endif()
 
 # Every launch of random programs, of training steps and of images in both layouts against its ops one by one.
