@@ -140,6 +140,7 @@ if(WEFT_SANITIZE STREQUAL "thread" AND CMAKE_C_COMPILER_ID MATCHES "Clang")
     set(small_kernels -O0)
 elseif(WEFT_SANITIZE STREQUAL "address" AND CMAKE_C_COMPILER_ID MATCHES "Clang")
     set(small -O0)
+    set(small_kernels -O0) # but for those below
 endif()
 file(GLOB weft_small CONFIGURE_DEPENDS jit/ir/kir*.c jit/ir/dict_kir.c jit/ir/kernel.c jit/ir/interp*.c jit/ir/flops.c jit/ir/ir_text.c jit/ir/symbols.c jit/ir/extents.c jit/ir/verify.c eager/program_verify.c jit/plan_verify.c jit/plan_validate.c jit/plan_page.c
     eager/profile*.c eager/print.c eager/doctor.c eager/env.c eager/error.c eager/dlpack.c eager/cuda/*.c
@@ -159,8 +160,16 @@ set(weft_device_path eager/device_call eager/device_run eager/cuda/blaslt eager/
 list(TRANSFORM weft_device_path APPEND .c)
 list(TRANSFORM weft_device_path PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ OUTPUT_VARIABLE weft_not_small)
 list(REMOVE_ITEM weft_small ${weft_not_small})
-if(WEFT_SANITIZE STREQUAL "address") # the oracle of random functions, and loops over elements
-    list(FILTER weft_small EXCLUDE REGEX "/jit/ir/(interp|kir)|/eager/(scan|cpu/conv_)")
+if(WEFT_SANITIZE STREQUAL "address")
+    # More that is not called for each op or element: what is called once a step or a kernel, or where a device is.
+    file(GLOB weft_seldom CONFIGURE_DEPENDS autograd/parts.c autograd/vjp_*.c eager/conv.c eager/cpu/amx*.c eager/cuda/*.c
+        eager/device*.c eager/inplace.c eager/loss.c eager/matmul.c eager/move.c eager/norm*.c eager/pool2d.c eager/resample.c eager/sdpa.c
+        eager/sort.c jit/call_*.c jit/device_*.c jit/frozen*.c jit/gpu/*.c jit/ir/infer_*.c jit/ir/kir_r*.c jit/ir/kir_vjp.c jit/kernels_rows.c jit/record_lines.c
+        jit/trace.c nn/*.c)
+    list(APPEND weft_small ${weft_seldom})
+    list(REMOVE_DUPLICATES weft_small)
+    # The oracle of random functions, and loops over elements.
+    list(FILTER weft_small EXCLUDE REGEX "/jit/ir/(interp|kir(_[^rv]|\\.))|/eager/(live|scan|cpu/conv_)|/jit/(plan_verify|passes/(fuse|layout|space))\\.")
 endif()
 foreach(source IN LISTS weft_small)
     set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${small})
@@ -196,6 +205,12 @@ if(WEFT_SANITIZE STREQUAL "address")
 elseif(WEFT_SANITIZE STREQUAL "fuzzer")
     set(small_kernels -fno-sanitize=all)
     set(wide_sanitize -fno-sanitize=all)
+endif()
+if(WEFT_SANITIZE STREQUAL "address" AND CMAKE_C_COMPILER_ID MATCHES "Clang")
+    # What the first copy reckons much in; and the largest file of all, which works on rows, in every copy.
+    set_property(SOURCE eager/kernels/gemm_micro.inc.c eager/kernels/gemm_vector.inc.c eager/kernels/gemm_int.inc.c
+        eager/kernels/program.inc.c eager/kernels/reduce.inc.c eager/kernels/sums.inc.c APPEND PROPERTY COMPILE_OPTIONS -O1)
+    set_property(SOURCE eager/kernels/rowwise.inc.c APPEND PROPERTY COMPILE_OPTIONS -O0)
 endif()
 # Scalar ends of vector loops are not unrolled completely: up to 15 copies of an element nobody waits for.
 set(kernel_tails $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:GNU>>:--param=max-completely-peel-times=8$<SEMICOLON>--param=max-completely-peeled-insns=100>)
