@@ -96,6 +96,8 @@ Test(cuda_programs, groups)
             static wf_program p;
             operands o;
             const int type = types[d];
+            if (!effort_walks((uint64_t)(d * 5 + z), 3))
+                continue;
             wf_program_init(&p);
             const int x = wf_program_input(&p, type), y = wf_program_input(&p, type);
             const int compute = wf_dtype_compute(type);
@@ -219,6 +221,8 @@ Test(cuda_programs, flat)
             const flat_case *f = &flat_cases[c];
             const unsigned form[3] = {0, f->form[0], f->form[1]};
             char what[64];
+            if (!effort_walks(c * 5 + (size_t)d, 3))
+                continue;
             put_chain(&p, types[d]);
             for (int by = 0; by < 4; by += 1 + (d > 1)) {
                 operands o;
@@ -568,6 +572,8 @@ static void check_named(program_maker make, const int *dtypes, int ndtypes)
             for (int form = 0; form < 3; form++) {
                 char what[64];
                 operands o;
+                if (!effort_walks((uint64_t)(z * 3 + form + d), 4))
+                    continue;
                 snprintf(what, sizeof what, "%s, %d x %d", wf_dtype_name(dtypes[d]),
                          (int)shapes[z][0], (int)shapes[z][1]);
                 make_operands(&o, &p, 2, shapes[z], form > 0, z);
@@ -646,6 +652,8 @@ Test(cuda_programs, long_odd_rows)
         cr_assert_eq(wf_program_finish(&p), 0);
         for (int z = 0; z < 4; z++) {
             operands o;
+            if (!effort_walks((uint64_t)(d * 4 + z), 3))
+                continue;
             make_operands(&o, &p, 2, lengths[z], true, z + 1);
             for (int64_t i = 0; i < 2 * lengths[z][0] * lengths[z][1]; i++) /* exp of none is 0 */
                 values_put(o.src[i % 2].data, dtype, i / 2,
@@ -680,6 +688,8 @@ Test(cuda_programs, columns_in_words)
         cr_assert_eq(wf_program_finish(&p), 0);
         for (int z = 0; z < 8; z++) {
             operands o;
+            if (!effort_walks((uint64_t)(d * 8 + z), 3))
+                continue;
             make_operands(&o, &p, 2, dims[z], true, z);
             turn(&o, &p);
             o.src[1].strides[0] = 0;
@@ -705,6 +715,8 @@ Test(cuda_programs, short_columns)
                 const int64_t least = 256 * wf_gpu_processors(0);
                 const int64_t dims[2] = {least + (z % 2 ? 1 : 476), lengths[z]};
                 operands o;
+                if (!effort_walks((uint64_t)(d * 10 + z + softmax), 3))
+                    continue;
                 wf_program_init(&p);
                 (softmax ? program_softmax : program_everything_reduced)(&p, types[d]);
                 cr_assert_eq(wf_program_finish(&p), 0);
@@ -735,6 +747,8 @@ Test(cuda_programs, rows_of_vectors)
             for (int z = 0; z < 8; z++) {
                 char what[64];
                 operands o;
+                if (!effort_walks((uint64_t)((m * 2 + d) * 8 + z), 3))
+                    continue;
                 snprintf(what, sizeof what, "%s, %d, %d x %d", wf_dtype_name(floats[d]), m,
                          (int)dims[z][0], (int)dims[z][1]);
                 make_operands(&o, &p, 2, dims[z], true, z);
@@ -984,6 +998,8 @@ Test(cuda_programs, in_place)
         for (int z = 0; z < NSHAPES; z++) {
             static wf_program p;
             operands o;
+            if (!effort_walks((uint64_t)(m * NSHAPES + z), 3))
+                continue;
             wf_program_init(&p);
             makers[m](&p, WEFT_F32);
             const int d = wf_program_map(&p, WF_OP_NEG, WEFT_F32, 1, (int[]){p.input[0]});
@@ -1032,6 +1048,8 @@ Test(cuda_programs, in_place_of_what_is_kept)
         for (int z = 0; z < 16; z++) {
             operands o;
             const int64_t *n = dims[z / 2], count = n[0] * n[1];
+            if (!effort_walks((uint64_t)(d * 16 + z), 3))
+                continue;
             make_operands(&o, &p, 2, n, true, z);
             for (int64_t i = 0; i < count; i++)
                 values_put(o.src[0].data, dtype, i,

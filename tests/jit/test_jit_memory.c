@@ -11,10 +11,10 @@
 #include "weft/jit.h"
 #include "weft/weft.h"
 
-/* calls: until a plan has chosen its way; bytes of kernels' scratch, half a value here, which depends on threads and on the way that was
+/* rows: fewer where elements are watched; calls: until a plan has chosen its way; bytes of kernels' scratch, half a value here, which depends on threads and on the way that was
  * chosen; of what a call has besides tensors: headers, an optimiser's lists */
 enum {
-    ROWS = 512,
+    ROWS = UNDER_ASAN ? 128 : 512,
     COLS = 256,
     LAYERS = 6,
     CALLS = 30,

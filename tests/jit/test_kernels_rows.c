@@ -34,6 +34,8 @@ static void check_named(program_maker make, const int *dtypes, int ndtypes)
             wf_jitk *k = wf_jitk_get(&p, &(wf_jitk_opts){.target = targets[t]});
             for (int z = t % EFFORT_LIST_STEP; z < NSHAPES; z += EFFORT_LIST_STEP) {
                 operands o;
+                if (!effort_walks((uint64_t)(z + t + d), 3))
+                    continue;
                 make_operands(&o, &p, 2, shapes[z], (z + t) % 2, z);
                 o.axes = 2;
                 for (int i = 0; i < p.ninput; i++)
@@ -439,7 +441,8 @@ static void check_threads(const wf_jitk *k, const wf_program *p, operands *o)
         .dst = o->dst, .src = o->src, .scalars = o->scalar, .axes = o->axes};
     wf_set_num_threads(1);
     const int status = wf_program_run_on(p, &want);
-    for (size_t i = UNDER_TSAN ? 3 : 0; i < sizeof threads / sizeof *threads; i++)
+    for (size_t i = UNDER_TSAN ? 3 : 0; i < sizeof threads / sizeof *threads;
+         i += EFFORT_THREAD_STEP)
         for (int native = 0; native < 2; native++) {
             char what[96];
             snprintf(what, sizeof what, "%.60s, %s, %d threads", wf_jitk_name(k),

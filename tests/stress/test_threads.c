@@ -20,7 +20,7 @@
 #include "tests/support/sanitized.h"
 #include "tests/support/support.h"
 
-enum { THREADS = 6, ROUNDS = 300, BOXES = 16 };
+enum { THREADS = 6, ROUNDS = UNDER_ASAN ? 100 : 300, BOXES = 16 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static weft_tensor box[BOXES]; /* kept handles on their way, each to one taker */

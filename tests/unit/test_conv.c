@@ -729,7 +729,7 @@ Test(conv, same_bits_at_any_thread_count)
     int before = wf_num_threads();
     for (size_t run = 0; run < (size_t)BACKENDS * LAYERS * 4 * 2; run++) {
         const size_t which = run / BACKENDS % LAYERS, type = run / BACKENDS / LAYERS % 4;
-        if (!is_worth(run % BACKENDS, type))
+        if (!is_worth(run % BACKENDS, type) || !effort_walks(run / BACKENDS, 3))
             continue;
         wf_gemm_set_backend(backends[run % BACKENDS]);
         wf_conv_desc d =
@@ -812,7 +812,7 @@ Test(conv, same_bits_in_any_layout)
 {
     for (size_t run = 0; run < (size_t)BACKENDS * LAYERS * 4; run += EFFORT_LIST_STEP) {
         const size_t which = run / BACKENDS % LAYERS, type = run / BACKENDS / LAYERS;
-        if (!is_worth(run % BACKENDS, type))
+        if (!is_worth(run % BACKENDS, type) || !effort_walks(run / BACKENDS, 3))
             continue;
         wf_gemm_set_backend(backends[run % BACKENDS]);
         in_any_layout(layer(which, float_types[type], 0));

@@ -11,7 +11,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SMALL "--steps 20 --sample 0 --dim 32 --layers 2 --context 32 --batch 4 "
+#include "tests/support/sanitized.h"
+
+/* Under ASan few steps: it is about memory, which the first ones touch. */
+#if UNDER_ASAN
+#define STEPS "8"
+#define STOP "4"
+#define REPLAYED "6 of 8"
+#define LEARN "20"
+#else
+#define STEPS "20"
+#define STOP "10"
+#define REPLAYED "18 of 20"
+#define LEARN "250"
+#endif
+#define SMALL "--steps " STEPS " --sample 0 --dim 32 --layers 2 --context 32 --batch 4 "
 
 /* Runs examples/<command> of this build; its output, stderr included, goes to out. Returns the exit status. */
 static int run(const char *command, char *out, size_t size)
@@ -58,7 +72,7 @@ Test(demo, same_seed_same_bits)
     curve_of("--seed 2", curve);
     cr_assert_str_neq(curve, whole);
     snprintf(path, sizeof path, "/tmp/weft-test-demo-%ld", (long)getpid());
-    snprintf(options, sizeof options, "--stop 10 --threads 1 --save %s", path);
+    snprintf(options, sizeof options, "--stop " STOP " --threads 1 --save %s", path);
     curve_of(options, curve);
     cr_assert_str_neq(curve, whole);
     snprintf(options, sizeof options, "--threads 2 --resume %s", path);
@@ -72,21 +86,25 @@ Test(demo, a_frozen_step_is_recorded_twice)
 {
     char out[8000];
     cr_assert_eq(run("char_lm " SMALL "--jit 2", out, sizeof out), 0, "%s", out);
-    cr_assert(strstr(out, "18 of 20 calls were replayed"), "%s", out);
+    cr_assert(strstr(out, REPLAYED " calls were replayed"), "%s", out);
 }
 
 Test(demo, learns_more_than_letter_frequencies)
 {
     char out[20000];
-    cr_assert_eq(run("char_lm --steps 250 --sample 40 --dim 64 --layers 2 --context 64 --batch 8",
+    cr_assert_eq(run("char_lm --steps " LEARN
+                     " --sample 40 --dim 64 --layers 2 --context 64 --batch 8",
                      out, sizeof out),
                  0, "%s", out);
     const char *entropy = strstr(out, "entropy "), *loss = strstr(out, "final loss ");
     cr_assert(entropy && loss, "%s", out);
     double e = atof(entropy + strlen("entropy ")), l = atof(loss + strlen("final loss "));
-    cr_assert(e > 2 && e < 4 && l < 0.9 * e, "loss %g, unigram entropy %g", l, e);
     const char *held = strstr(out, "held out: ");
-    cr_assert(held && atof(held + strlen("held out: ")) < 0.95 * e, "%s", out);
+    cr_assert(e > 2 && e < 4 && held, "%s", out);
+    if (UNDER_ASAN)
+        return; /* too few steps to learn anything */
+    cr_assert(l < 0.9 * e, "loss %g, unigram entropy %g", l, e);
+    cr_assert(atof(held + strlen("held out: ")) < 0.95 * e, "%s", out);
 }
 
 Test(demo, refuses_what_it_cannot_do)

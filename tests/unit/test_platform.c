@@ -29,6 +29,9 @@
 #include "jit/ir/philox.h"
 #include "tests/support/sanitized.h"
 
+/* Of what is a law of numbers, or of the pool's own loops. */
+enum { FEW = UNDER_TSAN || UNDER_ASAN };
+
 /* -- element types ----------------------------------------------------------------------------- */
 
 Test(dtype, names_and_sizes)
@@ -156,7 +159,7 @@ Test(dtype, halves)
         check_halves_of(nextafterf(tie, 0));
         check_halves_of(nextafterf(tie, 1));
     }
-    for (uint64_t u = 0; u < (uint64_t)1 << 32; u += 1021 * (UNDER_TSAN ? 16 : 1))
+    for (uint64_t u = 0; u < (uint64_t)1 << 32; u += 1021 * (FEW ? 16 : 1))
         check_halves_of(f32_of_bits((uint32_t)u));
 }
 
@@ -242,7 +245,7 @@ Test(pool, every_index_once, .timeout = 120)
     for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
         cr_assert_eq(wf_set_num_threads(threads[t]), 0);
         cr_assert_eq(wf_num_threads(), threads[t]);
-        for (int rep = 0; rep < (UNDER_TSAN ? 30 : 300); rep++) {
+        for (int rep = 0; rep < (FEW ? 30 : 300); rep++) {
             check_range(rep * 7 % 100, 1 + rep % 5);
             check_range(1000 + rep, 64);
             if (rep % 100 == 17)
@@ -284,7 +287,7 @@ static void nested_task(void *arg, int64_t begin, int64_t end)
 
 static void *competing_caller(void *arg)
 {
-    for (int rep = 0; rep < (UNDER_TSAN ? 100 : 2000); rep++) {
+    for (int rep = 0; rep < (FEW ? 100 : 2000); rep++) {
         sum s = {0};
         wf_parallel_for(100, 3, nested_task, &s);
         if (s.total != 4950)
@@ -706,7 +709,7 @@ Test(rng, consumed_blocks)
 
 /* -- random numbers: distributions ------------------------------------------------------------- */
 
-#define SAMPLES (UNDER_TSAN ? 1 << 16 : 1 << 20)
+#define SAMPLES (FEW ? 1 << 16 : 1 << 20)
 
 static int by_value(const void *a, const void *b)
 {
