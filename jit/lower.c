@@ -223,6 +223,15 @@ void wf_lower_key(const wf_program *p, uint32_t one, wf_text *out)
         wf_text_putf(out, "fast");
 }
 
+/* By what they hold: padding is whatever was there. */
+static void put_ports(const wf_port *port, uint32_t n, wf_text *out)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const int16_t what[] = {port[i].kind, port[i].op, port[i].at, port[i].small};
+        wf_text_put(out, what, sizeof what);
+    }
+}
+
 static void put_kir(const wf_kir *k, wf_text *out)
 {
     const uint32_t counts[] = {k->n, k->nparam, k->nout, k->ntable, k->rare};
@@ -246,8 +255,8 @@ void wf_lower_identity(const wf_kernel *k, wf_text *out)
         const wf_stage *st = &k->rows->stage[i];
         const int32_t kind = (int32_t)st->kind;
         wf_text_put(out, &kind, sizeof kind);
-        wf_text_put(out, st->in, (st->kind == WF_ST_PICK ? 2 : st->body.nparam) * sizeof *st->in);
-        wf_text_put(out, st->out, (st->kind == WF_ST_PICK ? 1 : st->body.nout) * sizeof *st->out);
+        put_ports(st->in, st->kind == WF_ST_PICK ? 2 : st->body.nparam, out);
+        put_ports(st->out, st->kind == WF_ST_PICK ? 1 : st->body.nout, out);
         put_kir(&st->body, out);
     }
     if (k->rows) {
