@@ -243,6 +243,7 @@ weft_isa(sse2 "${small_kernels};${scalar}" "${small_kernels};${scalar}" ${unwatc
 weft_isa(avx2 "${kernel_opt}" "${kernel_plain}" -march=x86-64-v3 ${wide_sanitize} ${unwatched_avx2})
 if(weft_without_avx512)
     file(GLOB headers CONFIGURE_DEPENDS eager/*.h eager/cpu/*.h eager/kernels/*.h)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${headers})
     set(names "")
     foreach(header IN LISTS headers)
         file(READ ${header} text)

@@ -333,6 +333,18 @@ WELL(threads_that_write_in_turn,
 FOUND(what_is_written_is_no_constant, "st.global.u32 [%rd2], %r1; ld.global.nc.u32 %r5, [%rd2];", 1,
       "is read with .nc")
 FOUND(threads_that_leave, "@%p1 ret; bar.sync 0;", 64, "not all threads reach")
+
+/* Lanes that stay together, and such as part at every turn. */
+Test(cuda_ptx, a_loop_without_end)
+{
+    setenv("PTX_STEPS", "100000", 1);
+    check_found("$L:\nadd.u32 %r5, %r5, 1; bra $L;", 64, "it does not end");
+}
+Test(cuda_ptx, a_loop_without_end_in_which_lanes_part)
+{
+    setenv("PTX_STEPS", "100000", 1);
+    check_found("$L:\n@%p1 bra $M; add.u32 %r5, %r5, 1;\n$M:\nbra $L;", 64, "it does not end");
+}
 FOUND(barriers_on_two_lines, "@%p1 bra $A; bar.sync 0; bra $B;\n$A:\nbar.sync 0;\n$B:", 64,
       "while thread 0 is at that of line 19")
 FOUND(half_a_shuffle, "@%p1 shfl.sync.down.b32 %r5, %r1, 1, 31, -1;", 32, "that are elsewhere")
@@ -645,7 +657,7 @@ Test(cuda_ptx, elementwise_rows)
 Test(cuda_ptx, older_devices)
 {
     run_suite("test_cuda_ops", "*", "WEFT_TEST_EFFORT=10 FAKE_CUDA_ARCH=75", 10);
-    run_suite("test_cuda_ops", "*", "WEFT_TEST_EFFORT=10 WEFT_TEST_TURN=5 FAKE_CUDA_ARCH=80", 10);
+    run_suite("test_cuda_ops", "*", "WEFT_TEST_EFFORT=10 FAKE_CUDA_ARCH=80", 10);
 }
 
 /* Each commit has others of the suite's; script/gpu-check takes them all. */

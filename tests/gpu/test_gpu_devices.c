@@ -199,7 +199,7 @@ static void moments(const device_case *c, results *r)
     give(r, weft_logsumexp(x));
 }
 
-/* A warp has a line: of more lines than these every block has twenty turns already. */
+/* A warp has a line: of that many every block of the planned devices has several turns. */
 static void running(const device_case *c, results *r)
 {
     enum { LINES = 20001 };

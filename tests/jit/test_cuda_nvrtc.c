@@ -498,7 +498,8 @@ static int list_texts(const char *folder)
 }
 
 /* Keeps one text in so many that at most WEFT_TEST_MOST are expected to be left, by their hashes, which are their names: the share is the same
- * whenever the texts are, and another for another WEFT_TEST_TURN (script/test: of each commit). How many are left. */
+ * whenever the texts are, and another for another WEFT_TEST_TURN (script/test: of each commit). Its last four bits
+ * say which kernels of test_cuda_ops there are: the others decide here. How many are left. */
 static int keep_share(int n)
 {
     const char *most = getenv("WEFT_TEST_MOST"), *turn = getenv("WEFT_TEST_TURN");
@@ -506,7 +507,7 @@ static int keep_share(int n)
     if (!most || atoi(most) <= 0 || n <= atoi(most))
         return n;
     const uint64_t of = ((uint64_t)n + (uint64_t)atoi(most) - 1) / (uint64_t)atoi(most);
-    const uint64_t which = turn ? strtoull(turn, NULL, 10) % of : 0;
+    const uint64_t which = turn ? strtoull(turn, NULL, 10) / 16 % of : 0;
     for (int i = 0; i < n; i++) {
         if ((strtoull(names[i], NULL, 16) >> 7) % of == which)
             names[kept++] = names[i];

@@ -89,7 +89,7 @@ static void check_part(int part)
 {
     NEED_FIBERS();
     const uint64_t effort = effort_option("WEFT_TEST_EFFORT", EFFORT_DEFAULT);
-    const uint64_t turn = effort_option("WEFT_TEST_TURN", 0) % SHARE;
+    const uint64_t turn = effort_option("WEFT_TEST_TURN", 0);
     uint64_t number = 0, taken = 0;
     FOR_EACH_ELEMENTWISE(op)
     {

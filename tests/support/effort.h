@@ -4,7 +4,7 @@
  *
  * WEFT_TEST_EFFORT is a number of percent; 100 where it is not set, and SANITIZED in sanitized builds, whose
  * programs run ten to thirty times as long. Only loops over random cases ask; lists are
- * walked whole, but under ThreadSanitizer (below).
+ * walked whole, but under ThreadSanitizer and AddressSanitizer (below).
  */
 #ifndef TESTS_SUPPORT_EFFORT_H
 #define TESTS_SUPPORT_EFFORT_H
@@ -18,7 +18,7 @@
 enum { EFFORT_FULL = 100, EFFORT_SANITIZED = 10 };
 
 /*
- * Bits are compared at {1, 2, 3, 7} threads: sanitizers take the first and the last, whose pieces are the largest and the
+ * Bits are compared at {1, 2, 3, 7} threads: ThreadSanitizer and AddressSanitizer take the first and the last, whose pieces are the largest and the
  * smallest. ThreadSanitizer looks for what threads do to each other, which no narrower vector shows: it walks the best instruction
  * set alone, and of lists whose cases differ in what they compute and not in who computes it one in EFFORT_LIST_STEP, a prime, so
  * that nested ones are walked through.

@@ -5,7 +5,8 @@
  * error with its line, and nothing is ever passed over. Arithmetic is that of the manual, to the bit; of approximations, for
  * which the manual gives a bound only, a hash of the operand chooses among the results within it.
  *
- * Threads of a block are run one after the other, each until it has to meet others (a barrier, a shuffle, a vote). A launch
+ * Warps of a block are run one after the other, each until it has to meet others at a barrier; of its lanes those that are behind go first, and
+ * those that stand at one instruction carry it out together. A launch
  * fails, naming the instruction, the block and the thread, at: an access outside of what the device may reach, or that is no
  * multiple of its size; two threads that touch the same byte of shared or global memory, one of them to write something else
  * than what stands there, with nothing between that orders them (of allocations up to 1 MiB, and but for atomics); threads that meet at different barriers, or wait for one that is not coming; a lane that is asked for a

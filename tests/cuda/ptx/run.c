@@ -14,7 +14,7 @@
 #include "tests/cuda/ptx/run.h"
 
 ptx_state run;
-static const uint64_t most_steps = 1000000000; /* of a thread between two stops */
+enum { MOST_STEPS = 1000000000 }; /* but for PTX_STEPS */
 
 /* The line of the instruction, without the space before it. */
 static const char *line_of(const ptx_insn *i, int *n)
@@ -225,17 +225,17 @@ static void carry_out(thread *lane, uint32_t on, const ptx_insn *i)
 }
 
 /* Lanes that stand at one instruction, until they part, have caught up with those at `next`, or stop. */
-static void run_lanes(thread *lane, uint32_t lanes, int next)
+static void run_lanes(thread *lane, uint32_t lanes, int next, uint64_t *steps)
 {
     const ptx_insn *const code = run.k->insn;
     const unsigned first = (unsigned)__builtin_ctz(lanes);
     int pc = lane[first].pc;
-    for (uint64_t steps = 0; pc < next; steps++) {
+    for (; pc < next; --*steps) {
         const ptx_insn *i = &code[pc];
         const uint32_t on = i->guarded ? guarded(lane, lanes, i) : lanes;
         enum state state;
         run.pc = pc;
-        if (steps > most_steps) {
+        if (*steps == 0) {
             run_fail(&lane[first], PTX_LAUNCH_FAILED, "it does not end");
         }
         if (on == 0 || !is_end(i, &state)) {
@@ -244,6 +244,7 @@ static void run_lanes(thread *lane, uint32_t lanes, int next)
         } else if (i->op == P_BRA && on == lanes) {
             pc = i->target;
         } else {
+            --*steps;
             stand_at(lane, lanes & ~on, pc + 1);
             EACH_LANE(on, k)
             {
@@ -410,9 +411,10 @@ static void run_warp(unsigned warp)
 {
     thread *lane = &run.thread[(size_t)warp * LANES];
     do {
+        uint64_t steps = run.most_steps;
         uint32_t lanes;
         for (int next; (lanes = behind(lane, lanes_of(warp), &next)) != 0;) {
-            run_lanes(lane, lanes, next);
+            run_lanes(lane, lanes, next, &steps);
         }
     } while (meet(warp));
     for (unsigned k = 0; k < lanes_of(warp); k++) {
@@ -532,6 +534,8 @@ int ptx_run(const ptx_module *m, int kernel, const ptx_launch *l, char *error, s
     run.nerror = n;
     run.nthread = threads;
     run.nwarp = (threads + LANES - 1) / LANES;
+    const char *steps = getenv("PTX_STEPS");
+    run.most_steps = steps ? strtoull(steps, NULL, 10) : MOST_STEPS;
     run.shared_bytes = k->dynamic_at < 0 ? k->shared : (unsigned)k->dynamic_at + l->shared;
     if (run.shared_bytes > MOST_SHARED) {
         return PTX_LAUNCH_FAILED;

@@ -43,6 +43,7 @@ typedef struct ptx_state {
     const ptx_kernel *k;
     const ptx_launch *l;
     unsigned nthread, nwarp, block, shared_bytes;
+    uint64_t most_steps; /* of a warp between two stops */
     unsigned char *shared, *param;
     touch *wrote, *read;
     thread thread[MOST_THREADS];
