@@ -105,11 +105,14 @@ ALWAYS bool meet(met *k, wf_trace *t, int i, weft_tensor h)
         k->v[i] = s->seen;
     } else {
         k->pins |= f.pinned << i;
-        if (!is_plain(s->st, &t->base)) {
+        if (f.pinned && wf_trace_is_noted(t, s)) { /* noted first, kept since */
+            k->v[i] = s->seen;
+        } else if (!is_plain(s->st, &t->base)) {
             return false;
+        } else {
+            k->v[i] = wf_trace_kept_value(t, s);
+            k->unread |= !k->v[i];
         }
-        k->v[i] = wf_trace_kept_value(t, s);
-        k->unread |= !k->v[i];
     }
     return !s->ext;
 }
