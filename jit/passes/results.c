@@ -16,8 +16,9 @@ static wf_val whole_of(const wf_fn *f, wf_val v)
 {
     bool part = false;
     const wf_ins *i = wf_fn_at(f, v);
-    while (i->op == WF_OP_SLICE || i->op == WF_OP_EXPAND || i->op == WF_OP_RESHAPE) {
-        part |= i->op != WF_OP_RESHAPE;
+    while (i->op == WF_OP_SLICE || i->op == WF_OP_EXPAND || i->op == WF_OP_RESHAPE ||
+           i->op == WF_OP_PERMUTE) {
+        part |= i->op == WF_OP_SLICE || i->op == WF_OP_EXPAND;
         v = i->src[0];
         i = wf_fn_at(f, v);
     }
@@ -39,9 +40,12 @@ static void find_readers(const parts *x)
     const wf_fn *f = x->f;
     for (uint32_t k = 0; k < f->n; k++) {
         const wf_val *src = wf_ins_src(f, &f->ins[k]);
-        const bool view = wf_rows[f->ins[k].op].kind == WF_KIND_VIEW;
-        x->root[k + 1] = view ? x->root[src[0]] : k + 1;
-        x->last[x->root[k + 1]] = k;
+        if (wf_rows[f->ins[k].op].kind == WF_KIND_VIEW) {
+            x->root[k + 1] = x->root[src[0]];
+            continue;
+        }
+        x->root[k + 1] = k + 1;
+        x->last[k + 1] = k;
         for (int s = 0; s < f->ins[k].nsrc; s++) {
             x->last[x->root[src[s]]] = k;
         }
@@ -115,7 +119,7 @@ int wf_pass_results(wf_pass *p, const wf_fn *in, wf_fn **out, wf_why *why)
     for (uint32_t k = 0; k < in->noutputs && !rc; k++) {
         const wf_val v = in->outputs[k], whole = whole_of(in, v);
         if (whole && wf_pass_may(p, "results")) {
-            const uint32_t at = behind(in, x.last[x.root[whole]]);
+            const uint32_t last = x.last[whole], at = behind(in, last < v ? v - 1 : last);
             x.next[k] = x.first[at];
             x.first[at] = k + 1;
         }

@@ -4,6 +4,8 @@
 # be numbered, named and kept on disk by the compiler that built the library. Kernel IR is left out but where it is lowered to, since
 # wf_kir_finish brings it into an order of its own.
 #
+# Not seen: two in a list of initialisers, or on both sides of an assignment.
+#
 # Takes its files twice: first to learn which functions make something, then for their calls.
 
 function learn(line,    name, type, file) {
