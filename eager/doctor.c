@@ -69,7 +69,8 @@ static void gpus(FILE *out)
         if (g) {
             snprintf(line, sizeof line, "%s, %s, %.1f GiB, %d processors, driver %d.%d%s", g->name,
                      g->arch, (double)g->memory_bytes / (1 << 30), g->processors, g->driver / 1000,
-                     g->driver % 1000 / 10, g->expandable ? "" : ", memory in fixed segments");
+                     g->driver % 1000 / 10,
+                     wf_cuda_is_expandable(i) ? "" : ", memory in fixed segments");
         }
         wf_doctor_fact(out, label, g ? line : why.rule, "");
     }

@@ -187,6 +187,18 @@ const wf_cuda_info *wf_cuda_get_info(int ordinal)
     return d ? &d->info : NULL;
 }
 
+bool wf_cuda_is_expandable(int ordinal)
+{
+    wf_cuda_device *d = wf_cuda_peek(ordinal);
+    if (!d) {
+        return false;
+    }
+    pthread_mutex_lock(&d->lock);
+    const bool is = d->info.expandable && !d->source.allocate;
+    pthread_mutex_unlock(&d->lock);
+    return is;
+}
+
 wf_cuda_device *wf_cuda_peek(int ordinal)
 {
     wf_cuda_device *d = find(ordinal);

@@ -114,7 +114,7 @@ weft_status(weft_cuda_get_info)(weft_device device, weft_cuda_info *out)
                             .processors = d->info.processors,
                             .memory_bytes = d->info.memory_bytes,
                             .l2_bytes = d->info.l2_bytes,
-                            .expandable = d->info.expandable && !d->source.allocate};
+                            .expandable = wf_cuda_is_expandable(d->ordinal)};
     memcpy(out->name, d->info.name, sizeof out->name);
     memcpy(out->arch, d->info.arch, sizeof out->arch);
     return WEFT_OK;

@@ -37,7 +37,7 @@ typedef struct wf_cuda_info {
     int64_t l2_bytes;
     int64_t memory_bytes;
     int driver;      /* 13000: 13.0 */
-    bool expandable; /* segments grow in place (virtual memory functions) */
+    bool expandable; /* the driver's segments grow in place (virtual memory functions) */
 } wf_cuda_info;
 
 /* Devices that the driver lists, WF_MAX_CUDA at most; 0 without a driver. */
@@ -51,6 +51,8 @@ int wf_cuda_open(int ordinal, wf_why *why);
 int wf_cuda_close(int ordinal, wf_why *why);
 /* NULL unless the device is usable. */
 const wf_cuda_info *wf_cuda_get_info(int ordinal);
+/* Do segments grow in place? Those of an allocator of the program's own do not. False unless the device is usable. */
+bool wf_cuda_is_expandable(int ordinal);
 
 /* -- memory ----------------------------------------------------------------------------------------- */
 

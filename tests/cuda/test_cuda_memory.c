@@ -198,6 +198,11 @@ Test(cuda_memory, segments_of_the_programs_own)
         weft_cuda_info info;
         OK(weft_cuda_get_info(d, &info));
         cr_assert_not(info.expandable);
+        char text[20000] = "";
+        FILE *f = fmemopen(text, sizeof text, "w");
+        weft_doctor(f);
+        fclose(f);
+        cr_assert(strstr(text, "driver 13.0, memory in fixed segments"), "%s", text);
         o.none = false;
         cr_assert_eq(o.given, given);
         for (int i = 0; i < 8; i++) {
