@@ -3,7 +3,6 @@
  *
  * Nothing here is needed to compute: a missing library is named together with what stands in for it.
  */
-#include <dlfcn.h>
 #include <string.h>
 
 #include "eager/alloc.h"
@@ -25,24 +24,28 @@ void wf_doctor_fact(FILE *out, const char *name, const char *value, const char *
     fprintf(out, "%-18s%s%s%s\n", name, value, remark[0] ? "  " : "", remark);
 }
 
-/* The compiler of GPU kernels, at out: what is named, what lies in the usual places, or what the loader finds. It stays mapped:
+/* The compiler of GPU kernels: what is named, what lies in the usual places, or what the loader finds. It stays mapped:
  * C++ runtimes keep memory that only they point to. */
-static const char *compiler(char *out, size_t n)
+static void compiler(FILE *out)
 {
     const char *file = wf_env()->WEFT_NVRTC;
-    char path[WF_ENV_STR_MAX + 160];
+    char path[WF_ENV_STR_MAX + 160], why[WF_CUDA_WHY] = "", line[WF_CUDA_WHY + 40];
     int (*version)(int *major, int *minor) = NULL;
     int major = 0, minor = 0;
     if (!*file) {
         file = wf_cuda_nvrtc_find(path, sizeof path) ? path : "libnvrtc.so.13";
     }
-    void *lib = dlopen(file, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
-    if (!lib || !wf_cuda_library_symbol(lib, "nvrtcVersion", &version)) {
-        return "not found, without which no GPU computes";
+    void *lib = wf_cuda_library_load(file, why);
+    if (lib && wf_cuda_library_symbol(lib, "nvrtcVersion", &version)) {
+        version(&major, &minor);
+        snprintf(line, sizeof line, "%d.%d", major, minor);
+    } else {
+        snprintf(line, sizeof line, "%s, without which no GPU computes",
+                 lib    ? "nvrtcVersion is missing in it"
+                 : *why ? why
+                        : "not found");
     }
-    version(&major, &minor);
-    snprintf(out, n, "%d.%d", major, minor);
-    return out;
+    wf_doctor_fact(out, "NVRTC", line, "(WEFT_NVRTC, CUDA_HOME)");
 }
 
 /* A library that is not found, or does not start on the first GPU, leaves all to weft's own kernels. */
@@ -50,7 +53,8 @@ static void library(FILE *out, const char *label, const char *name, bool (*there
                     const char *remark)
 {
     char line[400];
-    const bool found = !strstr(name, "not found") && !strstr(name, "missing");
+    const bool found =
+        !strstr(name, "not found") && !strstr(name, "missing") && !strstr(name, "cannot be opened");
     wf_why ignored = {0};
     const bool idle = found && wf_cuda_open(0, &ignored) == 0 && !there(0);
     snprintf(line, sizeof line, "%s%s%s", name, idle ? ", which does not start on cuda:0" : "",
@@ -101,7 +105,7 @@ void wf_doctor(FILE *out)
     wf_doctor_fact(out, "matrix products", wf_gemm_backend_name(), "");
     const char *missing = wf_device_missing(wf_device_code(WEFT_CUDA(0)));
     wf_doctor_fact(out, "devices", missing ? "cpu" : "cpu, cuda", missing ? missing : "");
-    wf_doctor_fact(out, "NVRTC", compiler(buf, sizeof buf), "(WEFT_NVRTC, CUDA_HOME)");
+    compiler(out);
     if (!missing) {
         gpus(out);
     }

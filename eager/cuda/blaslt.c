@@ -65,9 +65,11 @@ static void load_once(void)
     static const char *const names[] = {"libcublasLt.so.12", "libcublasLt.so.13",
                                         "libcublasLt.so.12", "libcublasLt.so"};
     const bool old = wf_cuda_is_before_13();
+    char why[WF_CUDA_WHY], none[WF_CUDA_WHY + 16];
     void *library = wf_cuda_library_open(wf_env()->WEFT_CUBLASLT, names + !old,
-                                         sizeof names / sizeof *names - !old);
-    const char *absent = library ? NULL : "cuBLASLt is not found";
+                                         sizeof names / sizeof *names - !old, why);
+    snprintf(none, sizeof none, "cuBLASLt %s", why);
+    const char *absent = library ? NULL : none;
 #define F(field, symbol, params)                                                                   \
     if (!absent && !wf_cuda_library_symbol(library, symbol, &lt.field)) {                          \
         absent = symbol " is missing in cuBLASLt";                                                 \

@@ -54,8 +54,10 @@ static _Atomic int64_t plans_made;
 static void load_once(void)
 {
     static const char *const names[] = {"libcudnn.so.9"};
-    void *library = wf_cuda_library_open(wf_env()->WEFT_CUDNN, names, 1);
-    const char *absent = library ? NULL : "cuDNN 9 is not found";
+    char why[WF_CUDA_WHY], none[WF_CUDA_WHY + 16];
+    void *library = wf_cuda_library_open(wf_env()->WEFT_CUDNN, names, 1, why);
+    snprintf(none, sizeof none, "cuDNN 9 %s", why);
+    const char *absent = library ? NULL : none;
 #define F(field, symbol, params)                                                                   \
     if (!absent && !wf_cuda_library_symbol(library, symbol, &dnn.field)) {                         \
         absent = symbol " is missing in cuDNN";                                                    \

@@ -3,11 +3,11 @@
  */
 #include "eager/cuda/driver.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "eager/cuda/library.h"
 #include "eager/env.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
@@ -20,13 +20,6 @@ static wf_cuda_driver functions;
 static bool loaded;
 static char missing[320];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-static bool lookup(void *library, const char *symbol, void *out)
-{
-    void *p = dlsym(library, symbol);
-    memcpy(out, &p, sizeof p);
-    return p != NULL;
-}
 
 /* Fills `missing` and returns false on failure. */
 static bool start(wf_cuda_driver *d)
@@ -65,27 +58,30 @@ static bool load(void)
     /* containers and WSL put it where the loader need not look */
     static const char *const usual[] = {"libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1",
                                         "/usr/lib/wsl/lib/libcuda.so.1"};
-    const char *name = *path ? path : usual[0];
-    void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    const char *error = library ? NULL : dlerror();
-    char what[100] = "is not found";
-    if (error && !strstr(error, "No such file")) { /* it is there */
-        snprintf(what, sizeof what, "cannot be opened: %.80s", error);
+    const size_t n = *path ? 1 : sizeof usual / sizeof *usual;
+    const char *name = NULL;
+    void *library = NULL;
+    char why[WF_CUDA_WHY] = "";
+    for (size_t i = 0; !library && i < n; i++) {
+        name = *path ? path : usual[i];
+        library = wf_cuda_library_load(name, why);
     }
-    for (size_t i = 1; !library && !*path && i < sizeof usual / sizeof *usual; i++) {
-        library = dlopen(usual[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!library && *why) {
+        snprintf(missing, sizeof missing,
+                 "the CUDA driver %s; reinstall it or set WEFT_CUDA_DRIVER", why);
+    } else if (!library) {
+        snprintf(missing, sizeof missing,
+                 "the CUDA driver (%.100s) is not found; install NVIDIA's driver, or set "
+                 "WEFT_CUDA_DRIVER",
+                 *path ? path : usual[0]);
     }
     if (!library) {
-        snprintf(missing, sizeof missing,
-                 "the CUDA driver (%.110s) %s; install NVIDIA's driver, or name its file in "
-                 "WEFT_CUDA_DRIVER",
-                 name, what);
         return false;
     }
     wf_cuda_driver *d = &functions;
     const char *absent = NULL;
 #define F(field, symbol, params)                                                                   \
-    if (!lookup(library, symbol, &d->field)) {                                                     \
+    if (!wf_cuda_library_symbol(library, symbol, &d->field)) {                                     \
         absent = symbol;                                                                           \
     }
     CU_FUNCTIONS(F)
@@ -95,7 +91,7 @@ static bool load(void)
                  name, absent);
         return false;
     }
-#define F(field, symbol, params) lookup(library, symbol, &d->field);
+#define F(field, symbol, params) wf_cuda_library_symbol(library, symbol, &d->field);
     CU_OPTIONAL_FUNCTIONS(F)
 #undef F
     d->has_vm = d->vm_granularity && d->vm_reserve && d->vm_unreserve && d->vm_create &&

@@ -4,6 +4,7 @@
 #include "eager/cuda/library.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <glob.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,9 +17,37 @@
 
 enum { PATH_ROOM = WF_ENV_STR_MAX + 160 };
 
-static void *open_file(const char *file)
+/* A text, or its end where there is no room for all: there stands what tells paths and reasons apart. */
+static const char *end_of(const char *s, char *out, size_t size)
 {
-    return dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    const size_t n = strlen(s);
+    const bool whole = n < size;
+    const char *from = whole ? s : s + n - (size - sizeof "...");
+    while (!whole && ((unsigned char)*from & 0xc0) == 0x80) { /* not from within a character */
+        from++;
+    }
+    snprintf(out, size, "%s%s", whole ? "" : "...", from);
+    return out;
+}
+
+/* The loader says the same of a file that is missing and of one that needs a missing one, but for the name it begins with. */
+void *wf_cuda_library_load(const char *file, char why[WF_CUDA_WHY])
+{
+    void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    const char *said = library ? NULL : dlerror();
+    if (said && !*why) {
+        const size_t n = strlen(file);
+        const bool named = strncmp(said, file, n) == 0 && strncmp(said + n, ": ", 2) == 0;
+        said += named ? n + 2 : 0;
+        if (!named || !strstr(said, strerror(ENOENT))) {
+            /* an error's sentence has room for both, with what the driver's and a tensor's say around them */
+            char reason[93], name[120];
+            end_of(said, reason, sizeof reason);
+            snprintf(why, WF_CUDA_WHY, "(%s) cannot be opened: %s",
+                     end_of(file, name, sizeof name - strlen(reason)), reason);
+        }
+    }
+    return library;
 }
 
 /* The first of the names that lies in a folder of home, at path. */
@@ -80,22 +109,27 @@ bool wf_cuda_nvrtc_find(char *path, size_t size)
            wf_cuda_library_find(names, sizeof names / sizeof *names, path, size);
 }
 
-void *wf_cuda_library_open(const char *setting, const char *const *names, size_t n)
+void *wf_cuda_library_open(const char *setting, const char *const *names, size_t n,
+                           char why[WF_CUDA_WHY])
 {
-    if (strcmp(setting, "none") == 0 || (!*setting && *wf_env()->WEFT_CUDA_DRIVER)) {
-        return NULL;
-    }
-    if (*setting) {
-        return open_file(setting);
-    }
+    const bool none = strcmp(setting, "none") == 0 || (!*setting && *wf_env()->WEFT_CUDA_DRIVER);
     char path[PATH_ROOM];
     void *library = NULL;
-    for (size_t i = 0; i < n && !library; i++) {
-        library = open_file(names[i]);
+    *why = '\0';
+    if (*setting && !none) {
+        library = wf_cuda_library_load(setting, why);
+    } else if (!none) {
+        for (size_t i = 0; i < n && !library; i++) {
+            library = wf_cuda_library_load(names[i], why);
+        }
+        if (!library && wf_cuda_library_find(names, n, path, sizeof path)) {
+            library = wf_cuda_library_load(path, why);
+        }
     }
-    return library                                             ? library
-           : wf_cuda_library_find(names, n, path, sizeof path) ? open_file(path)
-                                                               : NULL;
+    if (!library && !*why) {
+        snprintf(why, WF_CUDA_WHY, "is not found");
+    }
+    return library;
 }
 
 bool wf_cuda_library_symbol(void *library, const char *symbol, void *out)

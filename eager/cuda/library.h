@@ -14,10 +14,15 @@ bool wf_cuda_library_find(const char *const *names, size_t n, char *path, size_t
 bool wf_cuda_is_before_13(void);
 /* The same as wf_cuda_library_find of NVRTC, the compiler: the release that the driver takes code of, if it is there. */
 bool wf_cuda_nvrtc_find(char *path, size_t size);
+enum { WF_CUDA_WHY = 200 };
+/* Opens a file, or what the loader finds of that name, for as long as the process lives. Of the first of a caller's that is there
+ * and does not open, why says "(FILE) cannot be opened: " and the loader's reason; it stays "" while none is there. */
+void *wf_cuda_library_load(const char *file, char why[WF_CUDA_WHY]);
 /* setting: what the library's variable says: a file, "none" or "" for the usual: `names` one after the other, by name,
  * then what wf_cuda_library_find finds. With a driver of tests the usual is none, since
- * the library would look for a driver of its own. NULL: not found. */
-void *wf_cuda_library_open(const char *setting, const char *const *names, size_t n);
+ * the library would look for a driver of its own. NULL: why says that it "is not found", or what wf_cuda_library_load says. */
+void *wf_cuda_library_open(const char *setting, const char *const *names, size_t n,
+                           char why[WF_CUDA_WHY]);
 /* *out := the function; false: the library has none of that name. */
 bool wf_cuda_library_symbol(void *library, const char *symbol, void *out);
 

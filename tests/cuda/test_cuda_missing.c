@@ -61,7 +61,84 @@ Test(cuda_missing, no_driver)
 Test(cuda_missing, a_driver_that_is_no_library)
 {
     with("WEFT_CUDA_DRIVER", WEFT_SOURCE_DIR "/CMakeLists.txt");
-    check_no_device(WEFT_CUDA(0), ") cannot be opened: ", "install NVIDIA's driver");
+    check_no_device(WEFT_CUDA(0),
+                    "CMakeLists.txt) cannot be opened: ", "invalid ELF header; reinstall it");
+}
+
+/* What the doctor says. */
+static const char *doctor(void)
+{
+    static char text[20000];
+    FILE *f = fmemopen(text, sizeof text, "w");
+    cr_assert(f);
+    weft_doctor(f);
+    fclose(f);
+    return text;
+}
+
+/* A folder whose path is long, and in it a library that needs another, which is not there, and a text. */
+static char deep[32], needy[300], no_library[300];
+static void make_needy(void)
+{
+    char command[2000];
+    strcpy(deep, "/tmp/weft-needy-......");
+    memset(strchr(deep, '.'), 'X', 6);
+    cr_assert(mkdtemp(deep));
+    snprintf(command, sizeof command,
+             "cd %s && cc -shared -x c /dev/null -o libneeded.so && mkdir -p "
+             "%0200d && cc -shared -x c /dev/null -Wl,--no-as-needed -L. -lneeded -o "
+             "%0200d/libneedy.so && rm libneeded.so && echo text > %0200d/libtext.so",
+             deep, 0, 0, 0);
+    cr_assert_eq(system(command), 0, "%s", command);
+    snprintf(needy, sizeof needy, "%s/%0200d/libneedy.so", deep, 0);
+    snprintf(no_library, sizeof no_library, "%s/%0200d/libtext.so", deep, 0);
+}
+
+static void drop_needy(void)
+{
+    char command[400];
+    snprintf(command, sizeof command, "rm -r '%s'", deep);
+    cr_assert_eq(system(command), 0);
+}
+
+static const char lacks[] =
+    "0/libneedy.so) cannot be opened: libneeded.so: cannot open shared object file: ";
+
+/* The driver is there, what it needs is not: that is said, with its name, however long the path. */
+Test(cuda_missing, a_driver_that_lacks_a_library, .init = make_needy, .fini = drop_needy)
+{
+    with("WEFT_CUDA_DRIVER", needy);
+    check_no_device(WEFT_CUDA(0), lacks, "; reinstall it or set WEFT_CUDA_DRIVER");
+}
+
+Test(cuda_missing, a_driver_of_a_long_path_that_is_no_library, .init = make_needy,
+     .fini = drop_needy)
+{
+    with("WEFT_CUDA_DRIVER", no_library);
+    check_no_device(WEFT_CUDA(0), "0/libtext.so) cannot be opened: file too short",
+                    "; reinstall it or set WEFT_CUDA_DRIVER");
+}
+
+/* The same of the libraries, and of a driver that the loader finds by its name. */
+Test(cuda_missing, libraries_that_lack_a_library, .init = make_needy, .fini = drop_needy)
+{
+    char want[300];
+    static const char *const settings[][3] = {
+        {"WEFT_NVRTC", "NVRTC             (...", "without which no GPU computes"},
+        {"WEFT_CUBLASLT", "GPU products      cuBLASLt (...", "weft's own kernels"},
+        {"WEFT_CUDNN", "GPU convolutions  cuDNN 9 (...", "weft's own kernels"}};
+    for (int i = 0; i < 3; i++) {
+        with(settings[i][0], needy);
+    }
+    with_fake(FAKE_LATE, 1);
+    const char *text = doctor();
+    for (int i = 0; i < 3; i++) {
+        const char *line = strstr(text, settings[i][1]), *end = line ? strchr(line, '\n') : NULL;
+        cr_assert(end, "no %s: %s", settings[i][1], text);
+        snprintf(want, sizeof want, "%.*s", (int)(end - line), line);
+        check_says(want, lacks, settings[i][2]);
+    }
+    close_fake();
 }
 
 Test(cuda_missing, an_old_driver)
@@ -132,14 +209,10 @@ static void check_no_kernels(const char *what, const char *remedy)
 
 Test(cuda_missing, no_nvrtc)
 {
-    static char text[20000];
     with("WEFT_NVRTC", "/nowhere/libnvrtc.so");
     check_no_kernels("no NVRTC", "WEFT_NVRTC or CUDA_HOME");
-    FILE *f = fmemopen(text, sizeof text, "w");
-    cr_assert(f);
-    weft_doctor(f);
-    fclose(f);
-    check_says(text, "NVRTC             not found, without which no GPU computes", "WEFT_NVRTC");
+    check_says(doctor(), "NVRTC             not found, without which no GPU computes",
+               "WEFT_NVRTC");
 }
 
 Test(cuda_missing, a_library_that_is_no_nvrtc)
