@@ -451,17 +451,25 @@ const char *wf_tnode_name(const wf_tnode *n)
     return n->op == WF_OP_CUSTOM ? wf_custom_name(n->aux->custom) : wf_rows[n->op].name;
 }
 
-/* The name that the value has now: of a result that its own derivative reads, there was none yet when it was saved. A copy, or
- * NULL. */
-static char *name_now(wf_ctx *c, const wf_tnode *n, const wf_tval *v)
+/* The name that the value has now: of a result that its own derivative reads, there was none yet when it was saved. That of
+ * the node's own tensor goes before that of an alias, which sees the same elements in the same order. A copy, or NULL. */
+static char *name_now(wf_ctx *c, wf_ref r, const wf_tval *v)
 {
+    const wf_tnode *n = wf_tnode_at(c->tape, r);
+    const size_t bytes = n->rank * sizeof(int64_t);
     char *name = NULL;
-    bool pinned;
+    bool pinned, own = false;
     uint32_t k = 0;
-    for (wf_slot *s; !name && (s = wf_next_live(c, c, &k, &pinned, NULL));) {
-        if (s->st == v->st && s->offset == v->offset && s->rank == n->rank &&
-            memcmp(wf_dims(s), wf_tnode_dims(n), s->rank * sizeof(int64_t)) == 0) {
-            name = wf_meta_name(s->meta);
+    for (wf_slot *s; !own && (s = wf_next_live(c, c, &k, &pinned, NULL));) {
+        if (s->st == v->st && s->offset == v->offset && s->dtype == n->dtype &&
+            s->rank == n->rank && memcmp(wf_dims(s), wf_tnode_dims(n), bytes) == 0 &&
+            memcmp(wf_strides(s), v->strides, bytes) == 0 && (!name || s->node == r)) {
+            char *found = wf_meta_name(s->meta);
+            own = found && s->node == r;
+            if (found) {
+                wf_mfree(name);
+                name = found;
+            }
         }
         if (pinned) {
             wf_unpin(c, s);
@@ -470,11 +478,12 @@ static char *name_now(wf_ctx *c, const wf_tnode *n, const wf_tval *v)
     return name;
 }
 
-static weft_tensor stale(wf_ctx *c, const wf_tnode *n, const wf_tval *v, const wf_tnode *user,
-                         int which, uint32_t now)
+static weft_tensor stale(wf_ctx *c, wf_ref r, const wf_tval *v, const wf_tnode *user, int which,
+                         uint32_t now)
 {
+    const wf_tnode *n = wf_tnode_at(c->tape, r);
     char dims[128], write[WF_NAME_SIZE];
-    char *later = v->name ? NULL : name_now(c, n, v);
+    char *later = v->name ? NULL : name_now(c, r, v);
     const char *name = later ? later : v->name;
     size_t at = 0;
     const int64_t *d = wf_tnode_dims(n);
@@ -526,7 +535,7 @@ weft_tensor wf_tape_value(wf_ctx *c, wf_ref r, wf_ref user, int which)
     }
     uint32_t now = atomic_load_explicit(&v->st->version, memory_order_relaxed);
     if (now != v->version) {
-        return stale(c, n, v, u, which, now);
+        return stale(c, r, v, u, which, now);
     }
     const uint64_t broken = atomic_load_explicit(&v->st->broken, memory_order_acquire);
     if (__builtin_expect(broken != 0, 0) && broken != WF_ARRIVING) {

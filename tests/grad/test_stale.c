@@ -317,6 +317,29 @@ Test(stale, traced_writes_are_named)
     }
 }
 
+/* A view of the same elements in another order is not the tensor, nor is one of another type; and what the value's own tensor is
+ * called goes before what another of the same is. */
+Test(stale, a_view_does_not_lend_its_name)
+{
+    for (int alike = 0; alike < 2; alike++) {
+        weft_tensor dummy = weft_ones(weft_shape(1), WEFT_F32),
+                    w = weft_ones(weft_shape(2, 2), WEFT_F32);
+        weft_requires_grad_(w, true);
+        weft_tensor y = weft_exp(w);
+        weft_free(dummy); /* its slot, before y's, is the view's */
+        weft_tensor t = alike ? weft_detach(y) : weft_transpose(y, 0, 1);
+        cr_assert_lt(t.slot, y.slot);
+        weft_set_name(t, "T");
+        weft_set_name(y, "Y");
+        weft_tensor z = weft_sum(y);
+        weft_no_grad_begin(); /* y is still what exp made */
+        cr_assert_eq(weft_mul_(y, weft_f(2)), WEFT_OK);
+        weft_no_grad_end();
+        cr_assert_eq(weft_backward(z), WEFT_EGRAD);
+        cr_assert(strstr(weft_last_error(), ", f32[2,2] 'Y' made at "), "%s", weft_last_error());
+    }
+}
+
 /* A result is named after it was made, when its own derivative has saved it: the name is that of the moment of the error. */
 Test(stale, a_result_has_the_name_that_it_was_given_later)
 {
