@@ -109,14 +109,16 @@ bool wf_env_stress(const char *mode, int64_t *arg)
     return false;
 }
 
-/* Tells of words in a list that nothing asks for; `words` stand between blanks. */
-static void check_words(FILE *out, const char *name, const char *list, const char *words)
+/* Tells of words in a list that nothing asks for; `words` stand between blanks. ends: of a word: "" where it is one and no
+ * list, a colon where arguments may follow it. */
+static void check_words(FILE *out, const char *name, const char *list, const char *ends,
+                        const char *words)
 {
     for (const char *s = list; *s;) {
-        const size_t n = strcspn(s, ","), word = strcspn(s, ",:");
+        const size_t n = strcspn(s, *ends ? "," : ""), word = strcspn(s, ends);
         char spaced[16];
         snprintf(spaced, sizeof spaced, " %.*s ", (int)(word < 13 ? word : 13), s);
-        if (!strstr(words, spaced)) {
+        if (memchr(s, ' ', word) || !strstr(words, spaced)) {
             fprintf(out, "%s: \"%.*s\" means nothing; there are%s\n", name, (int)n, s, words);
         }
         s += n + (s[n] == ',');
@@ -126,9 +128,9 @@ static void check_words(FILE *out, const char *name, const char *list, const cha
 void wf_env_list(FILE *out)
 {
     const wf_env_values *e = wf_env();
-    check_words(out, "WEFT_STRESS", e->WEFT_STRESS, " oom verify move order evict wide ");
-    check_words(out, "WEFT_STATS", e->WEFT_STATS, " pass fold ");
-    check_words(out, "WEFT_ISA", e->WEFT_ISA, " sse2 avx2 avx512 ");
+    check_words(out, "WEFT_STRESS", e->WEFT_STRESS, ",:", " oom verify move order evict wide ");
+    check_words(out, "WEFT_STATS", e->WEFT_STATS, ",", " pass fold ");
+    check_words(out, "WEFT_ISA", e->WEFT_ISA, "", " sse2 avx2 avx512 ");
 #define ENV(name, type, dflt, help)                                                                \
     fprintf(out, "%-20s %-12s (default %s) %s%s\n", #name,                                         \
             state[ID_##name] == ENV_SET ? text[ID_##name] : "-", #dflt, help,                      \

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "eager/env.h"
@@ -310,15 +311,23 @@ int wf_dump_check_env(wf_why *why)
     const char *where = wf_env()->WEFT_DUMP, *folder = wf_dump_folder();
     *why = (wf_why){0};
     if (folder) {
-        return access(folder, W_OK | X_OK) == 0
+        struct stat st;
+        const int found = stat(folder, &st);
+        errno = found == 0 && !S_ISDIR(st.st_mode) ? ENOTDIR : errno;
+        return found == 0 && S_ISDIR(st.st_mode) && access(folder, W_OK | X_OK) == 0
                    ? 0
                    : wf_fail(why, WEFT_EIO, "%s: %s", folder, strerror(errno));
     }
     const char *pass = *where ? where + 6 : "plan"; /* behind "after:" */
-    return strcmp(pass, "plan") == 0 || strcmp(pass, "recorded") == 0 ||
-                   wf_pass_find(pass, strlen(pass)) >= 0
-               ? 0
-               : wf_fail(why, WEFT_EINVALID, "\"%s\" is no pass; weft-opt --list shows them", pass);
+    const size_t n = strlen(pass);
+    if (strcmp(pass, "plan") == 0 || strcmp(pass, "recorded") == 0 || wf_pass_find(pass, n) >= 0) {
+        return 0;
+    }
+    return find_stage(pass, n) < 0
+               ? wf_fail(why, WEFT_EINVALID, "\"%s\" is no pass; weft-opt --list shows them", pass)
+               : wf_fail(why, WEFT_EINVALID,
+                         "\"%s\" is no pass, but a stage of planning: after:plan shows their work",
+                         pass);
 }
 
 /* -- stages ------------------------------------------------------------------------------------------------------ */

@@ -280,8 +280,15 @@ Test(debug, the_doctor_says_what_means_nothing)
 {
     static const char *const cases[][3] = {
         {"WEFT_DUMP", "/no/such/folder", "/no/such/folder: No such file"},
+        {"WEFT_DUMP", WEFT_SOURCE_DIR "/CMakeLists.txt", "CMakeLists.txt: Not a directory"},
         {"WEFT_DUMP", "after:fodl", "\"fodl\" is no pass"},
+        {"WEFT_DUMP", "after:fuse", "\"fuse\" is no pass, but a stage of planning: after:plan"},
         {"WEFT_STATS", "pass,folds", "\"folds\" means nothing; there are pass fold"},
+        {"WEFT_STATS", "pass fold", "\"pass fold\" means nothing"},
+        {"WEFT_STATS", "fold,pass:3", "\"pass:3\" means nothing"},
+        {"WEFT_ISA", "sse2,avx2", "\"sse2,avx2\" means nothing"},
+        {"WEFT_ISA", "sse2:avx", "\"sse2:avx\" means nothing"},
+        {"WEFT_STRESS", "oom verify", "\"oom verify\" means nothing"},
         {"WEFT_ISA", "avx3", "\"avx3\" means nothing; there are sse2 avx2 avx512"},
         {"WEFT_STRESS", "move,oomph:3", "\"oomph:3\" means nothing; there are oom verify"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -291,6 +298,9 @@ Test(debug, the_doctor_says_what_means_nothing)
     }
     char *text = said_under("WEFT_DUMP", "after:plan", doctor);
     cr_expect_not(strstr(text, "is no pass"), "%s", text);
+    free(text);
+    text = said_under("WEFT_STRESS", "order:3,verify", doctor);
+    cr_expect_not(strstr(text, "means nothing"), "%s", text);
     free(text);
 }
 
