@@ -204,17 +204,22 @@ int main(int argc, char **argv)
         help(stderr);
         return CLI_USAGE;
     }
-    if (strcmp(argv[1], "--version") == 0) {
+    const bool version = strcmp(argv[1], "--version") == 0;
+    const bool asked = strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+                       strcmp(argv[1], "help") == 0;
+    const int most = version ? 2 : 3; /* "weft help run" */
+    if ((version || asked) && argc > most) {
+        return cli_usage(NULL, "'%s' is one argument too many", argv[most]);
+    }
+    if (version) {
         printf("weft %s\n", weft_version());
         return written(NULL, CLI_OK);
     }
-    const bool asked = strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-                       strcmp(argv[1], "help") == 0;
     if (asked && argc == 2) {
         help(stdout);
         return written(NULL, CLI_OK);
     }
-    const char *name = argv[asked ? 2 : 1]; /* "weft help run" */
+    const char *name = argv[asked ? 2 : 1];
     const cli_command *c = find(name);
     if (c && asked) {
         fputs(c->usage, stdout);

@@ -51,11 +51,20 @@ static weft_tensor compare(const char *op, const weft_isclose_args *p, bool whol
     if (!p) {
         return wf_api_null(op, "the options");
     }
-    if (!(p->rtol >= 0 && p->atol >= 0)) {
+    if (!(p->rtol >= 0 && p->atol >= 0)) { /* what is wrong with the operands goes before that */
+        wf_arg a, b;
         wf_why why = {0};
-        wf_fail(&why, WEFT_EINVALID, "rtol is %g, atol is %g", p->rtol, p->atol);
-        wf_hint(&why, "tolerances are 0 or more");
-        return wf_raise(wf_ctx_get(), op, 2, (weft_tensor[]){p->a, p->b}, &why);
+        if (!wf_arg_open(&a, op, p->a)) {
+            return a.error;
+        }
+        if (!wf_arg_open(&b, op, p->b)) {
+            return b.error;
+        }
+        if (wf_broadcast(&a.type, &b.type, &why) == 0) {
+            wf_fail(&why, WEFT_EINVALID, "rtol is %g, atol is %g", p->rtol, p->atol);
+            wf_hint(&why, "tolerances are 0 or more");
+        }
+        return wf_raise(a.c, op, 2, (weft_tensor[]){p->a, p->b}, &why);
     }
     WF_CALLED(w, op, p->a, p->b);
     weft_scope s = weft_scope_begin();

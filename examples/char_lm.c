@@ -4,6 +4,7 @@
  * A GPT over bytes; AdamW, clipped gradients, warm-up and cosine decay; a tenth of the text is held out. The same seed gives
  * the same loss bits at any number of threads, step by step, traced (--jit 1) and frozen (--jit 2), and where a run is saved and resumed.
  */
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,19 +80,18 @@ static void parse(int argc, char **argv)
                           "--resume", "--export", "--device",  "--losses"};
     int64_t *numbers[] = {&steps,  &stop,  &seed,    &threads, &sample, &dim,
                           &layers, &heads, &context, &batch,   &jit};
-    const char **texts[] = {&save, &resume, &export, &device, &losses};
-    char *rest;
-    for (int i = 1, k = 0; i < argc; i++, k = 0) {
+    const char **texts[] = {&save, &resume, &export, &device, &losses, &file};
+    char *end;
+    for (int i = 1, k = errno = 0; i < argc; i++, k = 0) {
         while (k < 16 && strcmp(argv[i], name[k]) != 0)
             k++;
-        if (argv[i][0] != '-')
-            file = argv[i];
-        else if (k == 16 || ++i == argc ||
-                 (k < 11 && (*numbers[k] = strtoll(argv[i], &rest, 10), *rest)))
-            die("usage: char_lm [FILE] [--save FILE] [--resume FILE] [--export FOLDER] [--losses "
-                "FILE] [--device cpu|cuda], and numbers: --steps --stop --seed --threads --sample "
-                "--dim --layers --heads --context --batch --jit");
-        else if (k >= 11)
+        if (argv[i][0] == '-' &&
+            (k == 16 || ++i == argc ||
+             (k < 11 && (*numbers[k] = strtoll(argv[i], &end, 10), errno || !*argv[i] || *end))))
+            die("usage: char_lm [FILE] [--save|--resume|--losses|--export PATH] [--device cpu|cuda]"
+                " and numbers: --steps --stop --seed --threads --sample --dim --layers --heads "
+                "--context --batch --jit");
+        if (k >= 11) /* FILE is no option's: 16 */
             *texts[k - 11] = argv[i];
     }
 }

@@ -441,13 +441,16 @@ static int create_rank(wf_op op, const wf_attr *attr, int *n_flt)
     return n - 2;
 }
 
-/* Bounds and their distance are finite: where that overflows every number would be the lower bound. */
+/* Bounds and their distance are finite: where that overflows every number would be the lower bound. Floats are what is computed
+ * with but for f64, and what is tested: the largest one, printed in short, is a little more as a double. */
 static int check_range(double low, double high, int dt, wf_why *why)
 {
-    const double widest = dt == WEFT_F64 ? DBL_MAX : FLT_MAX, most = dt == WEFT_F16    ? 65504
-                                                                     : dt == WEFT_BF16 ? 0x1.fep127
-                                                                                       : widest;
-    if (!(fabs(low) <= most && fabs(high) <= most && high - low <= widest)) {
+    const bool wide = dt == WEFT_F64;
+    const double a = wide ? low : (double)(float)low, b = wide ? high : (double)(float)high;
+    const double widest = wide ? DBL_MAX : FLT_MAX, most = dt == WEFT_F16    ? 65504
+                                                           : dt == WEFT_BF16 ? 0x1.fep127
+                                                                             : widest;
+    if (!(fabs(a) <= most && fabs(b) <= most && b - a <= widest)) {
         wf_fail(why, WEFT_EINVALID, "the range from %g to %g is more than %s holds", low, high,
                 wf_dtype_name(dt));
         wf_hint(why, "both bounds, and high - low, are finite numbers of the type");

@@ -329,4 +329,8 @@ Test(cli, the_rest, .init = setup, .fini = teardown)
     cr_assert_eq(weft("doctor > /dev/full"), 1);
     cr_assert_eq(weft("--version > /dev/full"), 1);
     cr_assert_eq(weft("help frobnicate"), 2);
+    cr_assert_eq(weft("help run extra"), 2);
+    cr_assert(says("'extra' is one argument too many"), "%s", text);
+    cr_assert_eq(weft("--version x"), 2);
+    cr_assert(says("'x' is one argument too many"), "%s", text);
 }

@@ -856,6 +856,14 @@ Test(api, generators)
           WEFT_EINVALID);
     cr_assert(weft_ok(weft_rand(weft_shape(2), WEFT_F16, .low = -65504, .high = 65504)));
     cr_assert(weft_ok(weft_rand(weft_shape(2), WEFT_BF16, .high = 3e38)));
+    /* the largest ones, as NumPy prints them: the next float below infinity is what is meant */
+    weft_tensor most = weft_rand(weft_shape(100), .high = 3.4028235e38);
+    cr_assert(weft_ok(most), "%s", weft_last_error());
+    cr_assert(weft_item_f64(weft_all(weft_isfinite(most))) == 1 &&
+              weft_item_f64(weft_max(most)) > 1e38);
+    cr_assert(weft_ok(weft_rand(weft_shape(2), .low = -3.4028235e38, .high = 0)));
+    cr_assert(weft_ok(weft_rand(weft_shape(2), WEFT_BF16, .high = 3.3895314e38)));
+    FAILS(weft_rand(weft_shape(2), .high = 3.4028236e38, .generator = &g), WEFT_EINVALID);
     cr_assert(weft_ok(weft_rand(weft_shape(2), WEFT_F64, .low = -8e307, .high = 8e307)));
     FAILS(weft_randint(weft_shape(2), 3, 3, .generator = &g), WEFT_EINVALID);
     FAILS(weft_bernoulli(weft_shape(2), 1.5, .generator = &g), WEFT_EINVALID);

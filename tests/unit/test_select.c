@@ -148,8 +148,14 @@ Test(close, as_numpy_has_it)
     check_error("rtol < 0", weft_isclose(x, y, .rtol = -1), WEFT_EINVALID,
                 "tolerances are 0 or more");
     check_error("atol NaN", weft_allclose(x, y, .atol = NAN), WEFT_EINVALID,
-                "allclose: tolerances");
+                "allclose: rtol is 0, atol is nan; operands: f64[12]");
     check_error("shapes", weft_isclose(x, h), WEFT_ESHAPE, "isclose");
+    /* what is wrong with the operands goes before the tolerances */
+    weft_tensor bad = weft_add(x, weft_ones(weft_shape(5), WEFT_F32));
+    check_error("error operand", weft_isclose(bad, x, .rtol = -1), WEFT_ESHAPE, "add");
+    check_error("error operand", weft_allclose(x, bad, .rtol = -1), WEFT_ESHAPE, "add");
+    check_error("shapes, rtol", weft_isclose(x, weft_ones(weft_shape(5), WEFT_F32), .rtol = -1),
+                WEFT_ESHAPE, "isclose");
     weft_scope_end(sc);
 }
 
