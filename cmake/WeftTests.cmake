@@ -4,7 +4,7 @@
 # tests/ref are linked into each. A test's labels are its folder plus the words of a comment in its source:
 #     ctest: threads serial timeout=300
 # `threads` puts it into the TSan run, `serial` keeps other tests away while it runs, `processors=2` all but one (script/test has
-# a program more than processors run), `timeout` is in seconds (default 240), `cost=100` starts it early (a long program last
+# a program or two more than processors run), `timeout` is in seconds (default 240), `cost=100` starts it early (a long program last
 # leaves the other cores idle), `optimised` is for one that reckons much itself (below), `reckons` for one that does
 # where it takes all cases: not under ASan.
 
