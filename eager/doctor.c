@@ -49,12 +49,10 @@ static void compiler(FILE *out)
 }
 
 /* A library that is not found, or does not start on the first GPU, leaves all to weft's own kernels. */
-static void library(FILE *out, const char *label, const char *name, bool (*there)(int ordinal),
-                    const char *remark)
+static void library(FILE *out, const char *label, const char *name, bool found,
+                    bool (*there)(int ordinal), const char *remark)
 {
     char line[400];
-    const bool found =
-        !strstr(name, "not found") && !strstr(name, "missing") && !strstr(name, "cannot be opened");
     wf_why ignored = {0};
     const bool idle = found && wf_cuda_open(0, &ignored) == 0 && !there(0);
     snprintf(line, sizeof line, "%s%s%s", name, idle ? ", which does not start on cuda:0" : "",
@@ -78,8 +76,10 @@ static void gpus(FILE *out)
         }
         wf_doctor_fact(out, label, g ? line : why.rule, "");
     }
-    library(out, "GPU products", wf_cuda_gemm_name(), wf_cuda_gemm_there, "(WEFT_CUBLASLT)");
-    library(out, "GPU convolutions", wf_cuda_conv_name(), wf_cuda_conv_there, "(WEFT_CUDNN)");
+    library(out, "GPU products", wf_cuda_gemm_name(), wf_cuda_gemm_is_open(), wf_cuda_gemm_there,
+            "(WEFT_CUBLASLT)");
+    library(out, "GPU convolutions", wf_cuda_conv_name(), wf_cuda_conv_is_open(),
+            wf_cuda_conv_there, "(WEFT_CUDNN)");
     wf_cuda_counters c;
     wf_cuda_get_counters(&c);
     if (c.refused) {

@@ -65,11 +65,10 @@ static void load_once(void)
     static const char *const names[] = {"libcublasLt.so.12", "libcublasLt.so.13",
                                         "libcublasLt.so.12", "libcublasLt.so"};
     const bool old = wf_cuda_is_before_13();
-    char why[WF_CUDA_WHY], none[WF_CUDA_WHY + 16];
-    void *library = wf_cuda_library_open(wf_env()->WEFT_CUBLASLT, names + !old,
+    char why[WF_CUDA_WHY];
+    void *library = wf_cuda_library_open(wf_env()->WEFT_CUBLASLT, "cuBLASLt", names + !old,
                                          sizeof names / sizeof *names - !old, why);
-    snprintf(none, sizeof none, "cuBLASLt %s", why);
-    const char *absent = library ? NULL : none;
+    const char *absent = library ? NULL : why;
 #define F(field, symbol, params)                                                                   \
     if (!absent && !wf_cuda_library_symbol(library, symbol, &lt.field)) {                          \
         absent = symbol " is missing in cuBLASLt";                                                 \
@@ -92,6 +91,12 @@ const char *wf_cuda_gemm_name(void)
 {
     pthread_once(&once, load_once);
     return name;
+}
+
+bool wf_cuda_gemm_is_open(void)
+{
+    pthread_once(&once, load_once);
+    return loaded;
 }
 
 int64_t wf_cuda_gemm_plans(void)

@@ -37,6 +37,8 @@ int wf_cuda_gemm_views(int ordinal, const wf_view *c, const wf_view *a, const wf
                        const wf_view *bias, bool add, wf_why *why);
 /* "cuBLASLt 13.0.2" or why there is none; never NULL. Opens the library. */
 const char *wf_cuda_gemm_name(void);
+/* Is there one? Opens it. */
+bool wf_cuda_gemm_is_open(void);
 /* Is there a library that works on the device? Opens it. */
 bool wf_cuda_gemm_there(int ordinal);
 /* Kernels chosen so far (tests). */

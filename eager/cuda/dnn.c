@@ -54,10 +54,9 @@ static _Atomic int64_t plans_made;
 static void load_once(void)
 {
     static const char *const names[] = {"libcudnn.so.9"};
-    char why[WF_CUDA_WHY], none[WF_CUDA_WHY + 16];
-    void *library = wf_cuda_library_open(wf_env()->WEFT_CUDNN, names, 1, why);
-    snprintf(none, sizeof none, "cuDNN 9 %s", why);
-    const char *absent = library ? NULL : none;
+    char why[WF_CUDA_WHY];
+    void *library = wf_cuda_library_open(wf_env()->WEFT_CUDNN, "cuDNN 9", names, 1, why);
+    const char *absent = library ? NULL : why;
 #define F(field, symbol, params)                                                                   \
     if (!absent && !wf_cuda_library_symbol(library, symbol, &dnn.field)) {                         \
         absent = symbol " is missing in cuDNN";                                                    \
@@ -86,6 +85,12 @@ const char *wf_cuda_conv_name(void)
 {
     pthread_once(&once, load_once);
     return name;
+}
+
+bool wf_cuda_conv_is_open(void)
+{
+    pthread_once(&once, load_once);
+    return loaded;
 }
 
 int64_t wf_cuda_conv_plans(void)

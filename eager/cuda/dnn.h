@@ -35,6 +35,8 @@ static inline bool wf_cuda_conv_lies(const void *data)
 bool wf_cuda_conv_there(int ordinal);
 /* "cuDNN 9.19.0" or why there is none; never NULL. Opens the library. */
 const char *wf_cuda_conv_name(void);
+/* Is there one? Opens it. */
+bool wf_cuda_conv_is_open(void);
 /* Algorithms chosen so far (tests). */
 int64_t wf_cuda_conv_plans(void);
 

@@ -109,26 +109,23 @@ bool wf_cuda_nvrtc_find(char *path, size_t size)
            wf_cuda_library_find(names, sizeof names / sizeof *names, path, size);
 }
 
-void *wf_cuda_library_open(const char *setting, const char *const *names, size_t n,
-                           char why[WF_CUDA_WHY])
+void *wf_cuda_library_open(const char *setting, const char *what, const char *const *names,
+                           size_t n, char why[WF_CUDA_WHY])
 {
     const bool none = strcmp(setting, "none") == 0 || (!*setting && *wf_env()->WEFT_CUDA_DRIVER);
-    char path[PATH_ROOM];
+    char path[PATH_ROOM], reason[WF_CUDA_WHY] = "";
     void *library = NULL;
-    *why = '\0';
     if (*setting && !none) {
-        library = wf_cuda_library_load(setting, why);
+        library = wf_cuda_library_load(setting, reason);
     } else if (!none) {
         for (size_t i = 0; i < n && !library; i++) {
-            library = wf_cuda_library_load(names[i], why);
+            library = wf_cuda_library_load(names[i], reason);
         }
         if (!library && wf_cuda_library_find(names, n, path, sizeof path)) {
-            library = wf_cuda_library_load(path, why);
+            library = wf_cuda_library_load(path, reason);
         }
     }
-    if (!library && !*why) {
-        snprintf(why, WF_CUDA_WHY, "is not found");
-    }
+    snprintf(why, WF_CUDA_WHY, "%.16s %.180s", what, *reason ? reason : "is not found");
     return library;
 }
 

@@ -20,9 +20,9 @@ enum { WF_CUDA_WHY = 200 };
 void *wf_cuda_library_load(const char *file, char why[WF_CUDA_WHY]);
 /* setting: what the library's variable says: a file, "none" or "" for the usual: `names` one after the other, by name,
  * then what wf_cuda_library_find finds. With a driver of tests the usual is none, since
- * the library would look for a driver of its own. NULL: why says that it "is not found", or what wf_cuda_library_load says. */
-void *wf_cuda_library_open(const char *setting, const char *const *names, size_t n,
-                           char why[WF_CUDA_WHY]);
+ * the library would look for a driver of its own. NULL: why says that `what` "is not found", or what wf_cuda_library_load says of it. */
+void *wf_cuda_library_open(const char *setting, const char *what, const char *const *names,
+                           size_t n, char why[WF_CUDA_WHY]);
 /* *out := the function; false: the library has none of that name. */
 bool wf_cuda_library_symbol(void *library, const char *symbol, void *out);
 
