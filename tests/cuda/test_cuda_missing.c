@@ -77,13 +77,11 @@ static const char *doctor(void)
 }
 
 /* A folder whose path is long, and in it a library that needs another, which is not there, and a text. */
-static char deep[32], needy[300], no_library[300];
+static char deep[TEST_PATH], needy[300], no_library[300];
 static void make_needy(void)
 {
     char command[2000];
-    strcpy(deep, "/tmp/weft-needy-......");
-    memset(strchr(deep, '.'), 'X', 6);
-    cr_assert(mkdtemp(deep));
+    test_new_folder(deep);
     snprintf(command, sizeof command,
              "cd %s && cc -shared -x c /dev/null -o libneeded.so && mkdir -p "
              "%0200d && cc -shared -x c /dev/null -Wl,--no-as-needed -L. -lneeded -o "
