@@ -396,6 +396,16 @@ static int weight_product(const wf_conv_desc *d, const void *src, const void *dd
     return rc;
 }
 
+/* By oneDNN. Sums of bf16 that may have met what fills up rows are made of f32 copies, which no kernel takes in pairs. */
+static int weights_by_dnnl(const wf_conv_desc *d, const void *src, const void *ddst, void *dweight)
+{
+    const int rc = is_narrow(d) ? wf_dnnl_conv_backward_weight(d, src, ddst, dweight)
+                                : by_dnnl(d, BACKWARD_WEIGHT, src, dweight, NULL, ddst);
+    return rc == WF_GEMM_UNSUPPORTED && d->dtype == WEFT_BF16 && wf_dnnl_active()
+               ? in_f32(d, BACKWARD_WEIGHT, (const void *[]){src, dweight, ddst, NULL})
+               : rc;
+}
+
 int wf_conv2d_backward_weight(const wf_conv_desc *d, const void *src, const void *ddst,
                               void *dweight)
 {
@@ -408,26 +418,25 @@ int wf_conv2d_backward_weight(const wf_conv_desc *d, const void *src, const void
         memset(dweight, 0, size);
         return WF_GEMM_OK;
     }
-    int rc =
-        is_narrow(d) ? wf_dnnl_conv_backward_weight(d, src, ddst, dweight) : WF_GEMM_UNSUPPORTED;
-    if (rc != WF_GEMM_UNSUPPORTED)
-        return rc;
+    if (is_narrow(d))
+        return weights_by_dnnl(d, src, ddst, dweight);
     if (is_product(d))
         return weight_product(d, src, ddst, dweight);
     if (is_thinned(d, BACKWARD_WEIGHT, NULL)) {
-        rc = wf_conv_line_backward_weight(d, src, ddst, dweight); /* long lines, where they lie */
+        const int rc =
+            wf_conv_line_backward_weight(d, src, ddst, dweight); /* long lines, where they lie */
         return rc == WF_GEMM_UNSUPPORTED
                    ? thinned(d, BACKWARD_WEIGHT, (const void *[]){src, dweight, ddst, NULL})
                    : rc;
     }
     if (is_made_in_f32(d))
         return in_f32(d, BACKWARD_WEIGHT, (const void *[]){src, dweight, ddst, NULL});
-    rc = wf_amx_conv_backward_weight(d, src, ddst, dweight);
+    int rc = wf_amx_conv_backward_weight(d, src, ddst, dweight);
     if (rc == WF_GEMM_UNSUPPORTED)
         rc = wf_conv_columns_backward_weight(d, src, ddst, dweight);
     if (rc == WF_GEMM_UNSUPPORTED)
         rc = wf_conv_line_backward_weight(d, src, ddst, dweight);
     if (rc == WF_GEMM_UNSUPPORTED)
-        rc = by_dnnl(d, BACKWARD_WEIGHT, src, dweight, NULL, ddst);
+        rc = weights_by_dnnl(d, src, ddst, dweight);
     return rc == WF_GEMM_UNSUPPORTED ? wf_conv_builtin_backward_weight(d, src, ddst, dweight) : rc;
 }

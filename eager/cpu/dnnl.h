@@ -87,6 +87,7 @@ int wf_dnnl_conv_forward(const wf_conv_desc *d, const void *src, const void *wei
                          const void *bias, void *dst);
 int wf_dnnl_conv_backward_data(const wf_conv_desc *d, const void *ddst, const void *weight,
                                void *dsrc);
+/* Of bf16, WF_GEMM_UNSUPPORTED is also said after dweight was written, where an element of it is not finite. */
 int wf_dnnl_conv_backward_weight(const wf_conv_desc *d, const void *src, const void *ddst,
                                  void *dweight);
 

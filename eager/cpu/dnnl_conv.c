@@ -601,6 +601,23 @@ static void release(conv_job *w)
 }
 
 /*
+ * Gradients of bf16 weights: the kernels take pixels in pairs, and what fills up a row times an infinity of the image is a NaN in
+ * sums that have no such term (jit_bf16 on AVX512_BF16). Where an element of out[begin, end) is not finite the caller computes
+ * all of them by other means. Looked at while a cache near by has them.
+ */
+static void look_at_sums(conv_job *w, const char *out, int64_t begin, int64_t end)
+{
+    if (w->d->dtype != WEFT_BF16)
+        return;
+    const uint16_t *y = (const uint16_t *)(const void *)out;
+    int found = 0;
+    for (int64_t i = begin; i < end; i++)
+        found |= (y[i] & 0x7F80) == 0x7F80;
+    if (found)
+        fail(w, WF_GEMM_UNSUPPORTED);
+}
+
+/*
  * Adds the partial sums of a task of output channels as a tree and puts them in their place: of channels [begin, end) of
  * it where the layout is one that is unpacked here, else of all with the first.
  */
@@ -615,6 +632,7 @@ static int place(conv_job *w, int64_t other, char *base, int64_t count, int64_t 
         wf_conv_partials p = {(const float *)(const void *)base,
                               (int64_t)(w->part_bytes / sizeof(float)), count};
         wf_conv_unpack(&v->blocks, begin, end, d->c, d->kh, d->kw, &p, d->dtype, out, per_o);
+        look_at_sums(w, out, begin * per_o, end * per_o);
         return WF_GEMM_OK;
     }
     if (begin > 0)
@@ -630,7 +648,10 @@ static int place(conv_job *w, int64_t other, char *base, int64_t count, int64_t 
         }
     key.v[KIND] += REORDER;
     wf_dnnl_plan *plan = wf_dnnl_get(&key, &reorder_recipe);
-    return plan ? wf_dnnl_run(plan, (void *[]){base, out}) : WF_GEMM_NOMEM;
+    const int rc = plan ? wf_dnnl_run(plan, (void *[]){base, out}) : WF_GEMM_NOMEM;
+    if (!rc)
+        look_at_sums(w, out, 0, key.v[O] * per_o);
+    return rc;
 }
 
 /* A gradient of weights that is no partial sum: put into its place while a cache near by has it. */
