@@ -129,22 +129,6 @@ static inline int32_t key_bf16(uint16_t v)
         }                                                                                          \
     }
 
-/* Four neighbouring channels of a mean. */
-typedef int32_t four __attribute__((vector_size(16)));
-typedef float four_f32 __attribute__((vector_size(16)));
-
-/* Of values as f32. */
-static inline four fours_f32(const float *p)
-{
-    four v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-static inline void put_f32(float *p, four v)
-{
-    memcpy(p, &v, sizeof v);
-}
-
 /* The kernels that look at channels which follow one another in memory; indices of planes are of 32 bits there. */
 static const wf_pool_kernels *pool_kernels(void)
 {
@@ -191,17 +175,18 @@ static void max_last(const pool_args *a, int64_t begin, int64_t end, wf_pool_max
         max_last(arg, begin, end, pool_kernels()->suffix, (int64_t)sizeof(type));                  \
     }
 
-#define MAX_NARROW(suffix, type, key) MAX_ROWS(suffix, type, int32_t, key) MAX_LAST(suffix, type)
+#define MAX_BOTH(suffix, type, ordered, key)                                                       \
+    MAX_ROWS(suffix, type, ordered, key) MAX_LAST(suffix, type)
 MAX_ROWS(u8, uint8_t, int32_t, SAME)
 MAX_ROWS(i8, int8_t, int32_t, SAME)
 MAX_ROWS(i16, int16_t, int32_t, SAME)
-MAX_NARROW(i32, int32_t, SAME)
+MAX_BOTH(i32, int32_t, int32_t, SAME)
 MAX_ROWS(i64, int64_t, int64_t, SAME)
 MAX_ROWS(f16, uint16_t, int32_t, key_f16)
-MAX_NARROW(bf16, uint16_t, key_bf16)
-MAX_NARROW(f32, float, wf_key_f32)
-MAX_ROWS(f64, double, int64_t, wf_key_f64)
-#undef MAX_NARROW
+MAX_BOTH(bf16, uint16_t, int32_t, key_bf16)
+MAX_BOTH(f32, float, int32_t, wf_key_f32)
+MAX_BOTH(f64, double, int64_t, wf_key_f64)
+#undef MAX_BOTH
 #undef MAX_LAST
 #undef MAX_ROWS
 
@@ -503,30 +488,32 @@ static void even_at(const pool_args *a, even *e, int64_t p, int64_t c, int64_t w
 
 /* Means of a window over its first channels, neighbours, of as many at a time as there are registers for their sums; how many. side: of
  * clip, both sides. */
-static int64_t avg_wide_f32(const pool_args *a, const float *in, const int64_t *side, float count,
-                            int64_t m, float *out)
-{
-    const int64_t hs = a->in->strides[2], ws = a->in->strides[3];
-    int64_t k = 0;
-    for (; k + 4 * 4 <= m; k += 4 * 4) {
-        four_f32 s[4] = {{0}};
-        const float *row = in + k + (side[0] + side[1]) * hs + (side[3] + side[4]) * ws;
-        for (int64_t h = side[1]; h < side[2]; h++, row += hs) {
-            const float *at = row;
-            for (int64_t w = side[4]; w < side[5]; w++, at += ws) {
-#define EACH4(DO) DO(0) DO(1) DO(2) DO(3)
-#define ADDS(i) s[i] += (four_f32)fours_f32(at + 4 * i);
-                EACH4(ADDS)
-            }
-        }
-#define PUT(i) put_f32(out + k + 4 * i, (four)(s[i] / count));
-        EACH4(PUT)
+#define AVG_WIDE(suffix, type)                                                                     \
+    typedef type some_##suffix __attribute__((vector_size(16)));                                   \
+    static int64_t avg_wide_##suffix(const pool_args *a, const type *in, const int64_t *side,      \
+                                     type count, int64_t m, type *out)                             \
+    {                                                                                              \
+        enum { N = sizeof(some_##suffix) / sizeof(type) };                                         \
+        const int64_t hs = a->in->strides[2], ws = a->in->strides[3];                              \
+        int64_t k = 0;                                                                             \
+        for (; k + 4 * N <= m; k += 4 * N) {                                                       \
+            some_##suffix s[4] = {{0}}, x[4];                                                      \
+            const type *row = in + k + (side[0] + side[1]) * hs + (side[3] + side[4]) * ws;        \
+            for (int64_t h = side[1]; h < side[2]; h++, row += hs) {                               \
+                const type *at = row;                                                              \
+                for (int64_t w = side[4]; w < side[5]; w++, at += ws) {                            \
+                    memcpy(x, at, sizeof x);                                                       \
+                    s[0] += x[0], s[1] += x[1], s[2] += x[2], s[3] += x[3];                        \
+                }                                                                                  \
+            }                                                                                      \
+            s[0] /= count, s[1] /= count, s[2] /= count, s[3] /= count;                            \
+            memcpy(out + k, s, sizeof s);                                                          \
+        }                                                                                          \
+        return k;                                                                                  \
     }
-#undef PUT
-#undef ADDS
-#undef EACH4
-    return k;
-}
+AVG_WIDE(f32, float)
+AVG_WIDE(f64, double)
+#undef AVG_WIDE
 /* bf16: none, they are rounded one by one. */
 static int64_t avg_wide_bf16(const pool_args *a, const uint16_t *in, const int64_t *side,
                              float count, int64_t m, uint16_t *out)
@@ -638,7 +625,7 @@ static int64_t avg_wide_bf16(const pool_args *a, const uint16_t *in, const int64
 AVG_ROWS(f16, uint16_t, float, load_f16, wf_f16_of_f32)
 AVG_BOTH(bf16, uint16_t, float, load_bf16, wf_bf16_of_f32)
 AVG_BOTH(f32, float, float, SAME, SAME)
-AVG_ROWS(f64, double, double, SAME, SAME)
+AVG_BOTH(f64, double, double, SAME, SAME)
 #undef AVG_BOTH
 #undef AVG_LAST
 #undef AVG_ROWS
@@ -669,16 +656,16 @@ static const wf_task_fn max_of[WF_NDTYPE][2] = {[WEFT_U8] = {max_rows_u8, NULL},
                                                 [WEFT_F16] = {max_rows_f16, NULL},
                                                 [WEFT_BF16] = {max_rows_bf16, max_last_bf16},
                                                 [WEFT_F32] = {max_rows_f32, max_last_f32},
-                                                [WEFT_F64] = {max_rows_f64, NULL}};
+                                                [WEFT_F64] = {max_rows_f64, max_last_f64}};
 static const wf_task_fn avg_of[WF_NDTYPE][2] = {[WEFT_F16] = {avg_rows_f16, NULL},
                                                 [WEFT_BF16] = {avg_rows_bf16, avg_last_bf16},
                                                 [WEFT_F32] = {avg_rows_f32, avg_last_f32},
-                                                [WEFT_F64] = {avg_rows_f64, NULL}};
+                                                [WEFT_F64] = {avg_rows_f64, avg_last_f64}};
 static const wf_task_fn avg_back_of[WF_NDTYPE][2] = {
     [WEFT_F16] = {avg_back_f16, NULL},
     [WEFT_BF16] = {avg_back_bf16, avg_back_last_bf16},
     [WEFT_F32] = {avg_back_f32, avg_back_last_f32},
-    [WEFT_F64] = {avg_back_f64, NULL}};
+    [WEFT_F64] = {avg_back_f64, avg_back_last_f64}};
 
 enum { FEW_ROWS = 16 };
 

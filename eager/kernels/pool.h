@@ -18,7 +18,7 @@ typedef struct wf_pool_window {
 typedef void (*wf_pool_max_fn)(void *out, int64_t *index, const wf_pool_window *w, int64_t c);
 
 typedef struct wf_pool_kernels {
-    wf_pool_max_fn f32, bf16, i32;
+    wf_pool_max_fn f32, bf16, i32, f64;
 } wf_pool_kernels;
 
 extern const wf_pool_kernels wf_pool_kernels_sse2, wf_pool_kernels_avx2, wf_pool_kernels_avx512;

@@ -11,11 +11,10 @@
 enum { VN = WF_VBYTES / 4, AT_ONCE = 4 /* registers */ };
 typedef int32_t lanes __attribute__((vector_size(WF_VBYTES)));
 typedef int32_t lanes_mem __attribute__((vector_size(WF_VBYTES), aligned(4), may_alias));
+typedef int64_t lanes_64 __attribute__((vector_size(WF_VBYTES))); /* of f64 */
+typedef int64_t lanes_64_mem __attribute__((vector_size(WF_VBYTES), aligned(8), may_alias));
 
-WF_INLINE lanes choose(lanes take, lanes a, lanes b)
-{
-    return (take & a) | (~take & b);
-}
+#define CHOOSE(take, a, b) (((take) & (a)) | (~(take) & (b)))
 /* Greater, or the first NaN: not less or equal, where there is none yet. */
 WF_INLINE lanes above_f32(lanes a, lanes b)
 {
@@ -26,6 +25,12 @@ WF_INLINE lanes above_f32(lanes a, lanes b)
 WF_INLINE lanes above_i32(lanes a, lanes b)
 {
     return (lanes)(a > b);
+}
+
+WF_INLINE lanes_64 above_f64(lanes_64 a, lanes_64 b)
+{
+    const wf_vec_f64 x = (wf_vec_f64)a, y = (wf_vec_f64)b;
+    return (lanes_64)(~(x <= y) & (y == y));
 }
 
 WF_INLINE lanes get_i32(const int32_t *p)
@@ -46,6 +51,10 @@ WF_INLINE lanes get_bf16(const uint16_t *p)
     memcpy(&v, wide, sizeof v);
     return v;
 }
+WF_INLINE lanes_64 get_f64(const double *p)
+{
+    return (lanes_64) * (const lanes_64_mem *)(const void *)p;
+}
 WF_INLINE void put_i32(int32_t *p, lanes v)
 {
     *(lanes_mem *)p = (lanes_mem)v;
@@ -62,6 +71,10 @@ WF_INLINE void put_bf16(uint16_t *p, lanes v)
         p[i] = (uint16_t)(wide[i] >> 16);
     }
 }
+WF_INLINE void put_f64(double *p, lanes_64 v)
+{
+    *(lanes_64_mem *)(void *)p = (lanes_64_mem)v;
+}
 
 static int32_t key_f32(float x)
 {
@@ -75,8 +88,13 @@ static int32_t key_i32(int32_t x)
 {
     return x;
 }
+static int64_t key_f64(double x)
+{
+    return wf_key_f64(x);
+}
 
-#define LARGEST(suffix, type)                                                                      \
+#define N_OF(lanes) ((int)(sizeof(lanes) / sizeof((lanes){0}[0])))
+#define LARGEST(suffix, type, lanes, lane)                                                         \
     /* Of N registers of channels from `in` on. */                                                 \
     WF_INLINE void some_##suffix(type *out, int64_t *index, const wf_pool_window *w,               \
                                  const type *in, int n)                                            \
@@ -84,30 +102,30 @@ static int32_t key_i32(int32_t x)
         lanes best[AT_ONCE], at[AT_ONCE];                                                          \
         WF_UNROLL for (int k = 0; k < n; k++)                                                      \
         {                                                                                          \
-            best[k] = get_##suffix(in + k * VN);                                                   \
+            best[k] = get_##suffix(in + k * N_OF(lanes));                                          \
             at[k] = w->first + (lanes){0};                                                         \
         }                                                                                          \
         for (int64_t i = 0; i < w->rows; i++) {                                                    \
             const int32_t row = w->first + (int32_t)i * w->index_down;                             \
             const type *from = in + i * w->down;                                                   \
             for (int64_t j = 0; j < w->cols; j++, from += w->across) {                             \
-                const int32_t flat = row + (int32_t)j * w->index_across;                           \
+                const lane flat = row + (int32_t)j * w->index_across;                              \
                 WF_UNROLL for (int k = 0; k < n; k++)                                              \
                 {                                                                                  \
-                    const lanes x = get_##suffix(from + k * VN),                                   \
+                    const lanes x = get_##suffix(from + k * N_OF(lanes)),                          \
                                 take = above_##suffix(x, best[k]);                                 \
-                    best[k] = choose(take, x, best[k]);                                            \
-                    at[k] = choose(take, flat + (lanes){0}, at[k]);                                \
+                    best[k] = CHOOSE(take, x, best[k]);                                            \
+                    at[k] = CHOOSE(take, flat + (lanes){0}, at[k]);                                \
                 }                                                                                  \
             }                                                                                      \
         }                                                                                          \
         WF_UNROLL for (int k = 0; k < n; k++)                                                      \
         {                                                                                          \
-            int32_t found[VN];                                                                     \
-            put_##suffix(out + k * VN, best[k]);                                                   \
+            lane found[N_OF(lanes)];                                                               \
+            put_##suffix(out + k * N_OF(lanes), best[k]);                                          \
             memcpy(found, &at[k], sizeof found);                                                   \
-            for (int i = 0; i < VN; i++) {                                                         \
-                index[k * VN + i] = found[i];                                                      \
+            for (int i = 0; i < N_OF(lanes); i++) {                                                \
+                index[k * N_OF(lanes) + i] = found[i];                                             \
             }                                                                                      \
         }                                                                                          \
     }                                                                                              \
@@ -116,10 +134,10 @@ static int32_t key_i32(int32_t x)
         type *out = outv;                                                                          \
         const type *in = w->in;                                                                    \
         int64_t k = 0;                                                                             \
-        for (; k + AT_ONCE * VN <= c; k += AT_ONCE * VN) {                                         \
+        for (; k + AT_ONCE * N_OF(lanes) <= c; k += AT_ONCE * N_OF(lanes)) {                       \
             some_##suffix(out + k, index + k, w, in + k, AT_ONCE);                                 \
         }                                                                                          \
-        for (; k + VN <= c; k += VN) {                                                             \
+        for (; k + N_OF(lanes) <= c; k += N_OF(lanes)) {                                           \
             some_##suffix(out + k, index + k, w, in + k, 1);                                       \
         }                                                                                          \
         for (; k < c; k++) {                                                                       \
@@ -137,9 +155,10 @@ static int32_t key_i32(int32_t x)
             }                                                                                      \
         }                                                                                          \
     }
-LARGEST(f32, float)
-LARGEST(bf16, uint16_t)
-LARGEST(i32, int32_t)
+LARGEST(f32, float, lanes, int32_t)
+LARGEST(bf16, uint16_t, lanes, int32_t)
+LARGEST(i32, int32_t, lanes, int32_t)
+LARGEST(f64, double, lanes_64, int64_t)
 
-const wf_pool_kernels WF_JOIN(wf_pool_kernels,
-                              WF_ISA) = {.f32 = max_f32, .bf16 = max_bf16, .i32 = max_i32};
+const wf_pool_kernels WF_JOIN(wf_pool_kernels, WF_ISA) = {
+    .f32 = max_f32, .bf16 = max_bf16, .i32 = max_i32, .f64 = max_f64};
