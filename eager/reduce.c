@@ -293,7 +293,7 @@ static inline const wf_sum_kernels *sums_of(wf_red op, int dtype)
 enum {
     TURNED_BYTES_OF_ROW = 256, /* as compute values, */
     TURNED_SPAN =
-        128, /* of rows whose lanes registers sum up as they lie in memory: half as much where four of 64 bytes are the lanes */
+        128, /* of rows whose lanes registers sum up as they lie in memory: of halves half as much where four of 64 bytes are the lanes */
     TREE_FROM = 9, /* values of a row, fewer than which most of the lanes' tree is for nothing */
     TURNED_LEAST = 80,
     TURNED_ROOM = TURNED_BYTES_OF_ROW * TURNED_LEAST /* no less than WF_TURNED_BYTES */
@@ -302,9 +302,9 @@ enum {
 /* from: bytes of a value in memory; size: of a compute value. span: see the engine. */
 static inline bool is_turned(bool span, size_t from, size_t size, int64_t n, int64_t rows)
 {
-    const int64_t most = !span                       ? TURNED_BYTES_OF_ROW
-                         : wf_isa() == WF_ISA_AVX512 ? TURNED_SPAN / 2
-                                                     : TURNED_SPAN;
+    const int64_t most = !span                                    ? TURNED_BYTES_OF_ROW
+                         : from == 2 && wf_isa() == WF_ISA_AVX512 ? TURNED_SPAN / 2
+                                                                  : TURNED_SPAN;
     return n > 1 && n <= WF_TURNED_ROW && n * (int64_t)(span ? from : size) <= most &&
            rows >= WF_LANES;
 }
