@@ -888,7 +888,11 @@ Test(gemm, rows_handed_on_are_of_several_threads)
                     cr_assert(rc == WF_GEMM_DONE || rc == WF_GEMM_OK);
                     cr_expect(m.both || rc == WF_GEMM_OK, "%s %s shape %zu, %d threads",
                               wf_gemm_backend_name(), wf_dtype_name(float_types[t]), s, threads);
-                    cr_expect(rc == WF_GEMM_DONE || s == 2 || (threads == 3 && h[0] == 1),
+                    /* turned a panel at a time, for which columns are faster (gemm.c) */
+                    const bool by_columns = s == 0 && float_types[t] == WEFT_F32 &&
+                                            wf_isa() == WF_ISA_AVX512 && wf_amd();
+                    cr_expect(rc == WF_GEMM_DONE || s == 2 || by_columns ||
+                                  (threads == 3 && h[0] == 1),
                               "%s %s shape %zu, %d threads: no rows", wf_gemm_backend_name(),
                               wf_dtype_name(float_types[t]), s, threads);
                     drop(&o);
