@@ -405,6 +405,29 @@ static void take_pieces(void *arg, int64_t begin, int64_t end)
     }
 }
 
+static void swap_last(wf_view *v)
+{
+    const int k = v->rank - 1;
+    const int64_t dim = v->dims[k], stride = v->strides[k];
+    v->dims[k] = v->dims[k - 1];
+    v->strides[k] = v->strides[k - 1];
+    v->dims[k - 1] = dim;
+    v->strides[k - 1] = stride;
+}
+
+/* Rows of one element, as of the targets of a loss, lie in memory as one row does: both views with the last two axes swapped. */
+static bool rows_of_one(const wf_view *x, const wf_view *dst, wf_view *turned, wf_view *row)
+{
+    if (x->rank < 2 || dst->dims[x->rank - 1] != 1) {
+        return false;
+    }
+    *turned = *x;
+    *row = *dst;
+    swap_last(turned);
+    swap_last(row);
+    return true;
+}
+
 WF_EXEC_DECL(take_along)
 {
     const wf_view *x = &e->src[0];
@@ -433,6 +456,13 @@ WF_EXEC_DECL(take_along)
                     .n = e->dst[0].dims[x->rank - 1],
                     .size = wf_dtype_size(x->dtype)};
     const int64_t total = wf_view_numel(&e->dst[0]);
+    wf_view turned, dst;
+    if (rows_of_one(x, &e->dst[0], &turned, &dst)) {
+        a.x = &turned;
+        a.dims = dst.dims;
+        a.axis = axis == x->rank - 1 ? axis - 1 : axis == x->rank - 2 ? axis + 1 : axis;
+        a.n = dst.dims[x->rank - 1];
+    }
     bool plain;
     a.checked = a.n < SHORT_ROW;
     if (a.checked) {

@@ -79,17 +79,23 @@ Test(index, index_select)
     }
 }
 
-/* More of a row than go together; the first rows have no index that counts from the end. */
-static void check_long_rows(int dt, int64_t axis, int64_t n)
+/* More of a row than go together; the first rows have no index that counts from the end. alone: rows of one index, which lie as one
+ * row does. */
+static void check_long_rows(int dt, int64_t axis, int64_t n, bool alone)
 {
-    const int64_t dims[2] = {axis ? 5 : 40, axis ? 50 : n}, idims[2] = {axis ? 5 : 7, n};
+    const int64_t first = axis ? 5 : 7;
+    const int64_t dims[2] = {alone  ? n
+                             : axis ? first
+                                    : 40,
+                             axis ? 50 : n},
+                  idims[2] = {alone ? n : first, alone ? 1 : n}, numel = idims[0] * idims[1];
     tensor src[2] = {random_tensor(dt, 2, dims, false), make(WEFT_I64, 2, idims, false)}, dst;
     int64_t *given = src[1].v.data, index[8];
-    for (int64_t i = 0; i < idims[0] * n; i++) {
-        given[i] = between(i < 2 * n ? 0 : -dims[axis], dims[axis] - 1);
+    for (int64_t i = 0; i < numel; i++) {
+        given[i] = between(i < (alone ? n / 2 : 2 * n) ? 0 : -dims[axis], dims[axis] - 1);
     }
     must_run(wf_exec_take_along, WF_OP_TAKE_ALONG, &(wf_attr){INTS(axis)}, 2, src, &dst);
-    for (int64_t i = 0; i < idims[0] * n; i++) {
+    for (int64_t i = 0; i < numel; i++) {
         unravel(i, &dst.v, index);
         index[axis] = index_at(&src[1], i, dims[axis]);
         cr_assert(memcmp(at(&dst.v, i), at_index(&src[0].v, index), wf_dtype_size(dt)) == 0);
@@ -98,7 +104,7 @@ static void check_long_rows(int dt, int64_t axis, int64_t n)
     drop(&dst);
     static const int64_t bad[] = {0, 1, 255, 256, 599};
     for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
-        const int64_t place = 3 * n + bad[k] % n, was = given[place];
+        const int64_t place = (alone ? 0 : 3 * n) + bad[k] % n, was = given[place];
         char start[64];
         wf_why why;
         given[place] = k % 2 ? dims[axis] : -dims[axis] - 1;
@@ -119,7 +125,10 @@ Test(index, take_along_long_rows)
     static const int types[] = {WEFT_U8, WEFT_BF16, WEFT_F32, WEFT_F64};
     static const int64_t lengths[] = {31, 32, 256, 257, 600};
     for (int k = 0; k < 4 * 5 * 2; k++) {
-        check_long_rows(types[k % 4], k / 4 % 2, lengths[k / 8]);
+        check_long_rows(types[k % 4], k / 4 % 2, lengths[k / 8], false);
+    }
+    for (int k = 0; k < 4 * 5; k++) {
+        check_long_rows(types[k % 4], 1, lengths[k / 4], true);
     }
 }
 
