@@ -152,6 +152,9 @@ add("erfs_f32", "f32", lambda z: M.erf(M.sqrt(z)) / M.sqrt(z) - 1, lambda z: M.s
 add("erfl_f32", "f32", lambda b: M.log(M.erfc(EK + b) / M.erfc(EK), 2) / b, lambda b: abs(b) * M.erfc(EK + b) * M.ln(2),
     ET - EK, 4 - EK, 6, 3)
 add("erfx_f32", "f32", lambda x: EC * M.expm1(x * M.ln(2)) / x, lambda x: abs(x) / 2**x / EC, "-0.5001", "0.5001", 6, 2)
+# atanh(s) = s + s z P(z), z = s^2
+add("atanh_f32", "f32", lambda z: (M.atanh(M.sqrt(z)) / M.sqrt(z) - 1) / z, lambda z: z * M.sqrt(z) / M.atanh(M.sqrt(z)),
+    mpf("1e-9"), mpf("0.0795"), 4)
 NC = mpf("0.25")
 add("ncdf_f32", "f32", lambda d: normcdf_h(d, NC), lambda d: 1 / normcdf_h(d, NC), 1 / (1 + NC * 15) - mpf("0.5"),
     mpf("0.5"), 11, 4)

@@ -107,6 +107,11 @@
     FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, KF32(0x1.cadaacp-16f), KF32(0x1.01453ep-12f)),              \
     KF32(0x1.cdacbp-10f)), KF32(0x1.4cf66p-7f)), KF32(0x1.684718p-5f)), KF32(0x1.03e2b6p-3f))
 
+/* atanh_f32: 4 coefficients on [1e-09, 0.0795], error 2^-29.0 */
+#define POLY_atanh_f32(z)                                                                          \
+    FMA(z, FMA(z, FMA(z, KF32(0x1.0bfc5cp-3f), KF32(0x1.21c4acp-3f)), KF32(0x1.99acdap-3f)),       \
+    KF32(0x1.55554p-2f))
+
 /* ncdf_f32: 11 coefficients on [-0.289474, 0.5], error 2^-27.3 */
 #define POLY_ncdf_f32_H KF32(0x1.82b4bcp-3f)
 #define POLY_ncdf_f32_L KF32(-0x1.af6cccp-29f)

@@ -98,10 +98,6 @@ KFUN(VF32, tan_f32, VF32 x)
 
 /* -- through f64 ------------------------------------------------------------------------------- */
 
-KFUN(VF32, erfc_f32, VF32 x)
-{
-    return F32_OF_F64(CALL(erfc_f64, F64_OF_F32(x)));
-}
 KFUN(VF32, asin_f32, VF32 x)
 {
     return F32_OF_F64(CALL(asin_f64, F64_OF_F32(x)));
@@ -125,10 +121,6 @@ KFUN(VF32, asinh_f32, VF32 x)
 KFUN(VF32, acosh_f32, VF32 x)
 {
     return F32_OF_F64(CALL(acosh_f64, F64_OF_F32(x)));
-}
-KFUN(VF32, atanh_f32, VF32 x)
-{
-    return F32_OF_F64(CALL(atanh_f64, F64_OF_F32(x)));
 }
 KFUN(VF32, cbrt_f32, VF32 x)
 {

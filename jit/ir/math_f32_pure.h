@@ -194,6 +194,28 @@ KFUN(VF32, log1p_f32, VF32 x)
     return SELECT(LT(FABS(x), KF32(0x1p-25f)), x, r);
 }
 
+/*
+ * log((1 + a) / (1 - a)) / 2 with a = |x|: the quotient is 2^k m with log2(m) in [-0.34, 0.84], and half of m's logarithm is the
+ * atanh of s = (m - 1) / (m + 1); s is a itself where k = 0. 1 - a = d + dl, exactly.
+ */
+KFUN(VF32, atanh_f32, VF32 x)
+{
+    const VF32 a = FABS(x);
+    const VF32 d = SUB(KF32(1.0f), a);
+    const VF32 dl = SUB(SUB(KF32(1.0f), d), a);
+    const VF32 n = ADD(KF32(1.0f), a);
+    const VU32 i = ADD(SUB(BITS32(n), BITS32(d)), KU32(0x200000));
+    const VF32 e = F32_OF_S32(SARK(i, 23));
+    const VF32 c = FLT32(ADD(IAND(i, KU32(0xff800000)), KU32(0x3f800000))); /* 2^k */
+    const VF32 num = ADD(FMA(NEG(c), d, KF32(1.0f)), FMA(NEG(c), dl, a));
+    const VF32 s = SELECT(EQ(e, KF32(0.0f)), a, DIV(num, FMA(c, d, n)));
+    const VF32 z = MUL(s, s);
+    const VF32 t = FMA(e, KF32(-0x1.05c61p-30f), MUL(MUL(s, z), POLY_atanh_f32(z)));
+    const VF32 y = FMA(e, KF32(0x1.62e43p-2f), ADD(s, t));
+    const VF32 end = SELECT(EQ(a, KF32(1.0f)), MATH_INF32, MATH_NAN32);
+    return COPYSIGN(SELECT(LT(a, KF32(1.0f)), y, end), x);
+}
+
 /* -- trigonometry ---------------------------------------------------------------------------------
  */
 
@@ -402,34 +424,57 @@ KFUN(VF32, erf_f32, VF32 x)
 }
 
 /*
- * The standard normal distribution function, erfc(-x / sqrt(2)) / 2. normcdf(-a) for a in [0, 15] is
- * d (P + pl) (1 + fix) (1 + u) s1 s2 with d = 1 / (1 + a/4); the last three factors are exp(-a^2/2).
+ * normcdf(-a) for a in [0, 15] without its factors s1 s2: d (P + pl) (1 + fix) (1 + u) with d = 1 / (1 + a/4), given as
+ * 1 / (den + denl); the last two factors with s1 s2 are exp(-a^2/2), whose exponent is q + ql.
  */
-KFUN(VF32, normcdf_f32, VF32 x)
+KFUN(VF32, ncdf_f32, VF32 den, VF32 denl, VF32 q, VF32 ql, VF32 *s1, VF32 *s2)
 {
-    const VF32 b = FABS(x);
-    const VF32 a = MATH_ATMOST32(b, KF32(15.0f));
-    const VF32 den = FMA(a, KF32(0.25f), KF32(1.0f));
-    const VF32 denl = FMA(a, KF32(0.25f), SUB(KF32(1.0f), den));
     const VF32 d = DIV(KF32(1.0f), den);
     const VF32 err = FMA(NEG(d), denl, FMA(NEG(d), den, KF32(1.0f)));
     const VF32 v = SUB(d, KF32(0.5f));
     const VF32 t = POLY_ncdf_f32(v);
     const VF32 p = FMA(v, t, POLY_ncdf_f32_H);
     const VF32 pl = ADD(FMA(v, t, SUB(POLY_ncdf_f32_H, p)), POLY_ncdf_f32_L);
-    const VF32 h = MUL(a, KF32(-0.5f));
-    const VF32 q = MUL(h, a);
-    const VF32 ql = FMA(h, a, NEG(q));
-    VF32 s1, s2;
-    const VF32 r = CALL(exp_reduce_f32, q, ql, &s1, &s2);
+    const VF32 r = CALL(exp_reduce_f32, q, ql, s1, s2);
     /* d P goes with d to the power 1 at d = 0, 3.2 at d = 1 */
     const VF32 power = FMA(d, FMA(d, KF32(1.16f), KF32(1.03f)), KF32(1.0f));
     const VF32 fix = MUL(err, power);
     const VF32 u = FMA(MUL(r, r), POLY_exp_f32(r), r);
     const VF32 g = MUL(d, p);
     const VF32 gf = FMA(g, fix, FMA(d, pl, FMA(d, p, NEG(g))));
-    const VF32 y = MATH_SCALE32(ADD(g, FMA(g, u, FMA(gf, u, gf))), s1, s2);
+    return ADD(g, FMA(g, u, FMA(gf, u, gf)));
+}
+
+/* The standard normal distribution function, erfc(-x / sqrt(2)) / 2. */
+KFUN(VF32, normcdf_f32, VF32 x)
+{
+    const VF32 b = FABS(x);
+    const VF32 a = MATH_ATMOST32(b, KF32(15.0f));
+    const VF32 den = FMA(a, KF32(0.25f), KF32(1.0f));
+    const VF32 denl = FMA(a, KF32(0.25f), SUB(KF32(1.0f), den));
+    const VF32 h = MUL(a, KF32(-0.5f));
+    const VF32 q = MUL(h, a);
+    const VF32 ql = FMA(h, a, NEG(q));
+    VF32 s1, s2;
+    const VF32 w = CALL(ncdf_f32, den, denl, q, ql, &s1, &s2);
+    const VF32 y = MATH_SCALE32(w, s1, s2);
     return SELECT(GT(x, KF32(0.0f)), SUB(KF32(1.0f), y), y);
+}
+
+/* 2 normcdf(-sqrt(2) x); sqrt(2)/4 in two parts */
+KFUN(VF32, erfc_f32, VF32 x)
+{
+    const VF32 b = FABS(x);
+    const VF32 a = MATH_ATMOST32(b, KF32(10.6f));
+    const VF32 den = FMA(a, KF32(0x1.6a09e6p-2f), KF32(1.0f));
+    const VF32 denl =
+        FMA(a, KF32(0x1.9fcef4p-28f), FMA(a, KF32(0x1.6a09e6p-2f), SUB(KF32(1.0f), den)));
+    const VF32 q = NEG(MUL(a, a));
+    const VF32 ql = NEG(FMA(a, a, q));
+    VF32 s1, s2;
+    const VF32 w = CALL(ncdf_f32, den, denl, q, ql, &s1, &s2);
+    const VF32 y = MATH_SCALE32(ADD(w, w), s1, s2);
+    return SELECT(LT(x, KF32(0.0f)), SUB(KF32(2.0f), y), y);
 }
 
 /*
