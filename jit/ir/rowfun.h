@@ -364,7 +364,23 @@ KFUN(VF64, logaddexp_f64, VF64 a, VF64 b)
     const VF64 y = ADD(MAX(a, b), CALL(log1p_f64, CALL(exp_f64, d)));
     return SELECT(EQ(a, b), ADD(a, KF64(0.6931471805599453094)), y);
 }
+/* The same with what f32 does not need left out: below -110 exp gives nothing, so its power of two is one factor, and of 1 + e in
+ * [1, 2] no exponent is taken and no lost bits are kept. */
 KFUN(VF32, logaddexp_f32, VF32 a, VF32 b)
 {
-    return F32_OF_F64(CALL(logaddexp_f64, F64_OF_F32(a), F64_OF_F32(b)));
+    const VF64 x = F64_OF_F32(a), y = F64_OF_F32(b);
+    const VF64 d = NEG(FABS(SUB(x, y)));
+    const VF64 c = SELECT(LT(d, KF64(-110.0)), KF64(-110.0), d);
+    const VF64 magic = KF64(0x1.8p52 + 1023.0);
+    const VF64 t = FMA(c, KF64(0x1.71547652b82fep+0), magic);
+    const VF64 n = SUB(t, magic);
+    const VF64 s = FLT64(SHLK(BITS64(t), 52));
+    const VF64 r = FMA(n, KF64(-0x1.abc9e3b39803fp-56), FMA(n, KF64(-0x1.62e42fefa39efp-1), c));
+    const VF64 e = FMA(s, FMA(MUL(r, r), POLY_exp_f64(r), r), s);
+    const VB up = GT(e, KF64(0x1.a827999fcef34p-2));
+    const VF64 f = SELECT(up, FMA(e, KF64(0.5), KF64(-0.5)), e);
+    const VF64 h = MUL(MUL(f, KF64(0.5)), f);
+    const VF64 l = SUB(f, SUB(h, CALL(log_tail_f64, f, h)));
+    const VF64 z = ADD(MAX(x, y), ADD(l, SELECT(up, KF64(0.6931471805599453094), KF64(0.0))));
+    return F32_OF_F64(SELECT(EQ(x, y), ADD(x, KF64(0.6931471805599453094)), z));
 }
