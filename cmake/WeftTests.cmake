@@ -6,7 +6,7 @@
 # `threads` puts it into the TSan run, `serial` keeps other tests away while it runs, `processors=2` all but one (script/test has
 # a program or two more than processors run), `timeout` is in seconds (default 240), `cost=100` starts it early (a long program last
 # leaves the other cores idle), `optimised` is for one that reckons much itself (below), `reckons` for one that does
-# where it takes all cases: not under ASan.
+# where it takes all cases: not under ASan. `exits` is told below.
 
 if(WEFT_SANITIZE STREQUAL "fuzzer")
     return() # script/fuzz builds fuzz targets only
@@ -187,6 +187,11 @@ endif()
 # What is freed stays out of use until 16 MB of it have been, not 256: fresh pages, with their shadow, are a tenth of a program's time.
 set(weft_asan_options "ASAN_OPTIONS=allocator_may_return_null=1:quarantine_size_mb=16")
 
+# A process with threads that live on waits, when all else has been done, for what these still do to each other: ThreadSanitizer a second,
+# which most of its tests would do nothing but wait for. Whole seconds wait programs that are marked `exits`, whose threads may be in
+# the midst of something.
+set(weft_tsan_options "TSAN_OPTIONS=ignore_noninstrumented_modules=1")
+
 # Sanitized programs are slower.
 set(weft_timeout_factor 1)
 if(WEFT_SANITIZE OR WEFT_COVERAGE)
@@ -214,6 +219,7 @@ foreach(source IN LISTS weft_test_sources)
     set(timeout 240)
     set(cost 0)
     set(processors 1)
+    set(exits ":atexit_sleep_ms=50")
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
     file(STRINGS ${source} marks REGEX "ctest:" LIMIT_COUNT 1)
     string(REGEX REPLACE ".*ctest:" "" marks "${marks}")
@@ -225,6 +231,8 @@ foreach(source IN LISTS weft_test_sources)
             set(cost ${CMAKE_MATCH_1})
         elseif(mark MATCHES "^processors=([0-9]+)$")
             set(processors ${CMAKE_MATCH_1})
+        elseif(mark STREQUAL "exits")
+            set(exits "")
         else()
             list(APPEND labels ${mark})
         endif()
@@ -254,7 +262,7 @@ foreach(source IN LISTS weft_test_sources)
     add_test(NAME ${name} COMMAND ${name} -j1 --verbose=1 ${filter} WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
     math(EXPR timeout "${timeout} * ${weft_timeout_factor}")
     set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout} COST ${cost} PROCESSORS ${processors}
-        ENVIRONMENT "${weft_asan_options};UBSAN_OPTIONS=print_stacktrace=1;TSAN_OPTIONS=ignore_noninstrumented_modules=1;WEFT_CACHE_SIZE=0${weft_environment}")
+        ENVIRONMENT "${weft_asan_options};UBSAN_OPTIONS=print_stacktrace=1;${weft_tsan_options}${exits};WEFT_CACHE_SIZE=0${weft_environment}")
     if("serial" IN_LIST labels)
         set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
     endif()

@@ -2,7 +2,7 @@
  * tests/jit/test_jit_threads.c -- traced calls on many threads at once: one trace shared by all, traces of their own,
  * captured tensors that all of them read, plans that are evicted while they run, what a plan keeps between its runs.
  *
- * ctest: threads
+ * ctest: threads exits
  */
 #include <criterion/criterion.h>
 #include <malloc.h>
