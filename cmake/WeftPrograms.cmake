@@ -1,6 +1,7 @@
 # cmake/WeftPrograms.cmake -- everything that is one program per file: examples, tools, benchmarks, the
 # command line. Examples see the public library only, as a user's program does.
 
+# weft_<folder>_programs: the targets.
 function(weft_programs folder)
     cmake_parse_arguments(arg "NUMERICS" "" "LIBS;SHARED_SOURCES" ${ARGN})
     file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.c)
@@ -24,7 +25,9 @@ function(weft_programs folder)
         endif()
         set_target_properties(${name} PROPERTIES
             RUNTIME_OUTPUT_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/${folder}")
+        list(APPEND built ${name})
     endforeach()
+    set(weft_${folder}_programs ${built} PARENT_SCOPE)
 endfunction()
 
 if(WEFT_BUILD_EXAMPLES)
@@ -43,6 +46,17 @@ if(WEFT_BUILD_BENCH)
     weft_programs(bench LIBS weft_static SHARED_SOURCES ${weft_bench_support})
     weft_programs(bench/start LIBS weft) # started by bench_start, as a user's program
     add_dependencies(bench_start first_result)
+endif()
+
+# What no test runs is built by the script that does, script/bench, or never (script/ulp compiles its own). .ci/run reads it with clang's
+# warnings.
+set(weft_programs_on_demand ${weft_bench_programs})
+list(REMOVE_ITEM weft_programs_on_demand bench_gpu)
+if(TARGET ulp_sweep)
+    list(APPEND weft_programs_on_demand ulp_sweep)
+endif()
+if(weft_programs_on_demand)
+    set_target_properties(${weft_programs_on_demand} PROPERTIES EXCLUDE_FROM_ALL ON)
 endif()
 
 file(GLOB weft_cli_sources CONFIGURE_DEPENDS cli/*.c)
