@@ -3,9 +3,10 @@
  * the reference interpreter, after every pass and after all of them, as a plan on the tile interpreter
  * and with native kernels, with other scalar slots than those the plan was built with. Bits are equal.
  *
- * Eager dispatch, the interpreter, the tile interpreter, LLVM and all passes see every function; the share of the
+ * Eager dispatch, the interpreter, the tile interpreter and all passes see every function; the share of the
  * slower ways is in `every`. Most operands are small, since the interpreter is slow by design. Compiling takes most of the time, by
  * the length of vectors: a kernel of few lanes takes half of one as programs get it, which one function in 16 has each of two ways.
+ * Every other function has kernels of few lanes, the others' turn comes with another commit (WEFT_TEST_TURN, script/test).
  *
  * WEFT_FUZZ_GRAPHS: how many (10000, less by WEFT_TEST_EFFORT); WEFT_FUZZ_SEED: the first one. A failing
  * function is shrunk and printed as IR: weft-opt reads it. CTest runs it as two halves (cmake/WeftTests.cmake).
@@ -19,7 +20,7 @@
 static const uint8_t every[WAYS] = {
     [WAY_INTERP] = 1, [WAY_PASSES] = 4,  [WAY_ALL] = 1,
     [WAY_SLOTS] = 2,  [WAY_TIER0] = 1,   [WAY_TIER0_ROWS] = 1,
-    [WAY_NARROW] = 1, [WAY_NATIVE] = 16, [WAY_NATIVE_ROWS] = 16,
+    [WAY_NARROW] = 2, [WAY_NATIVE] = 16, [WAY_NATIVE_ROWS] = 16,
 };
 
 static void report(const wf_fn *f, failure x)
@@ -38,9 +39,11 @@ static int check_function(const wf_fn *f, uint64_t seed)
 {
     int failures = 0;
     expected e;
+    const uint64_t turns = effort_option("WEFT_TEST_TURN", 0);
     expect_of(&e, f, seed);
     for (int w = 0; w < WAYS; w++) {
-        const bool turn = values_hash(seed * WAYS + (uint64_t)w) % every[w] == 0;
+        const uint64_t others = w == WAY_NARROW ? turns : 0;
+        const bool turn = (values_hash(seed * WAYS + (uint64_t)w) + others) % every[w] == 0;
         for (int pass = 0; turn && pass < (w == WAY_PASSES ? (int)WF_PASS_COUNT : 1); pass++) {
             if (check_way(&e, (way)w, pass)) {
                 report(f, (failure){seed, (way)w, pass});
