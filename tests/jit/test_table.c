@@ -45,6 +45,12 @@ static void check_sums(const weft_table *t)
     cr_assert_not(weft_table_at(t, n, &r) || weft_table_at(t, -1, &r) || weft_table_at(t, 0, NULL));
 }
 
+/* What the machine can do is measured for each table, by time, on the threads that ops use: of_a_graph has all of them. */
+static void measure_on_one_thread(void)
+{
+    cr_assert_eq(weft_set_num_threads(1), WEFT_OK);
+}
+
 FN(pointwise)
 {
     out[0] = weft_sqrt(weft_mul(weft_add(in[0], in[1]), in[1]));
@@ -138,6 +144,7 @@ static void free_net(net *m)
 
 Test(table, of_a_training_step_is_one_step)
 {
+    measure_on_one_thread();
     for (int frozen = 0; frozen < 2; frozen++) {
         net a, b;
         make(&a);
@@ -200,6 +207,7 @@ FN(nested)
 
 Test(table, corners)
 {
+    measure_on_one_thread();
     weft_tensor x = weft_randn(weft_shape(100), WEFT_F32), y = WEFT_NONE;
     weft_jit *j = weft_jit_trace(reads, NULL, .name = "reads");
     weft_table *t = weft_table_new(.jit = j, .inputs = &x, .n_inputs = 1, .outputs = &y, .runs = 2);
@@ -252,6 +260,7 @@ static void check_without_memory(weft_jit *j, weft_graph *g, const weft_tensor *
 /* Every allocation may fail: a table or an error, and whatever was taken is given back. */
 Test(table, without_memory)
 {
+    measure_on_one_thread();
     weft_tensor x[2] = {weft_ones(weft_shape(64), WEFT_F32), weft_ones(weft_shape(64), WEFT_F32)};
     weft_jit *j = weft_jit_trace(pointwise, NULL, .synchronous = true);
     check_without_memory(j, NULL, x);

@@ -518,8 +518,10 @@ Test(map, threads)
     for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
         for (size_t c = 0; c < sizeof shapes / sizeof *shapes; c++)
             for (int l = 0; l < 3; l++) {
-                /* the streaming sizes: one row, straight, converting, aligned; sanitized, one of them each */
-                if ((c == 4 && (o != 0 || l == 0)) || (THIN > 2 && c == 3 && (o != 0 || l != 0)) ||
+                /* the streaming sizes: one row every way, the others each its own; aligned, straight and converting of that row;
+                 * sanitized, one of them each */
+                if ((c == 4 && (o != 0 || l == 0)) || (c == 3 && o != 0 && (int)o % 3 != l) ||
+                    (THIN > 2 && c == 3 && (o != 0 || l != 0)) ||
                     (THIN > 2 && c == 4 && l != 2))
                     continue;
                 const int nsrc = nsrc_of(ops[o]);
