@@ -1015,6 +1015,19 @@ Test(cuda_rows, vector_norms)
 }
 
 /* Extremes that several elements are: of rows and columns of every way, where vectors begin and where they do not. */
+/* Large shapes go every other way, each type others, and the rest of them with another commit (WEFT_TEST_TURN); all of them on a GPU,
+ * and where more than an ordinary run was asked for (script/gpu-check). */
+static bool has_turn(int64_t elements, uint64_t i)
+{
+#ifdef WEFT_GPU_RUNNER
+    (void)elements, (void)i;
+    return true;
+#else
+    return elements < 25000 || effort_option("WEFT_TEST_EFFORT", EFFORT_DEFAULT) > EFFORT_FULL ||
+           (i + effort_option("WEFT_TEST_TURN", 0)) % 2 == 0;
+#endif
+}
+
 Test(cuda_rows, extremes)
 {
     static const struct {
@@ -1026,6 +1039,8 @@ Test(cuda_rows, extremes)
     EACH(all, d)
     for (int k = 0; k < (int)(sizeof shapes / sizeof *shapes); k++)
         for (int way = 0; way < 8; way++) {
+            if (!has_turn((int64_t)shapes[k].rows * shapes[k].columns, d + (size_t)way))
+                continue;
             row_case c = {.op = way < 6 && (way + k) % 2 ? WF_OP_ARGMIN : WF_OP_ARGMAX,
                           .nsrc = 1,
                           .src = {type(all[d], 2, shapes[k].rows, shapes[k].columns, 0, 0)},
@@ -1049,6 +1064,9 @@ Test(cuda_rows, running)
     EACH(all, d)
     for (int k = 0; k < (int)(sizeof shapes / sizeof *shapes) - 2 * (all[d] != WEFT_F64); k++)
         for (int way = 0; way < (shapes[k].rows > 300 ? 1 : 4); way++) {
+            if (shapes[k].rows <= 300 &&
+                !has_turn((int64_t)shapes[k].rows * shapes[k].columns, d + (size_t)way))
+                continue;
             static const int sums[] = {WEFT_I64, WEFT_F32, WEFT_U8, WEFT_I32};
             const size_t to = (d + (size_t)k) % 4;
             const int other = WF_BIT(all[d]) & WF_DT_F ? floats[to] : sums[to];
