@@ -521,8 +521,7 @@ Test(map, threads)
                 /* the streaming sizes: one row every way, the others each its own; aligned, straight and converting of that row;
                  * sanitized, one of them each */
                 if ((c == 4 && (o != 0 || l == 0)) || (c == 3 && o != 0 && (int)o % 3 != l) ||
-                    (THIN > 2 && c == 3 && (o != 0 || l != 0)) ||
-                    (THIN > 2 && c == 4 && l != 2))
+                    (THIN > 2 && c == 3 && (o != 0 || l != 0)) || (THIN > 2 && c == 4 && l != 2))
                     continue;
                 const int nsrc = nsrc_of(ops[o]);
                 operand s[2];
