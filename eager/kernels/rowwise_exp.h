@@ -121,13 +121,19 @@ WF_INLINE void shares_f32(float *y, const float *e, float s, int64_t n, int nt)
 #undef TINY
 #define X4_LOAD(p) wf_x4_load((p) + i)
 #define X4_LOAD_PART(p) load_part_f32((p) + i, n - i)
-/* dst[i] = EXPR(L) of operands L(p); past the caches if nt. */
-#define X4_PASS(dst, EXPR)                                                                         \
+/* What follows a row of p is as a rule the next one: stores past the caches would wait for it. */
+#define X4_AHEAD(p)                                                                                \
+    for (int k = 0; k < WF_X4; k += 16) {                                                          \
+        __builtin_prefetch((p) + n + i + k);                                                       \
+    }
+/* dst[i] = EXPR(L) of operands L(p); past the caches if nt, AHEAD of which says what else to fetch then. */
+#define X4_PASS(dst, EXPR, AHEAD)                                                                  \
     do {                                                                                           \
         int64_t i = 0;                                                                             \
         if (nt) {                                                                                  \
             for (; i + WF_X4 <= n; i += WF_X4) {                                                   \
                 wf_x4_stream((dst) + i, EXPR(X4_LOAD));                                            \
+                AHEAD                                                                              \
             }                                                                                      \
         } else {                                                                                   \
             for (; i + WF_X4 <= n; i += WF_X4) {                                                   \
@@ -187,7 +193,7 @@ WF_INLINE void FN(minus_exp)(T *dx, const T *g, const T *y, T s, int64_t n, int 
 #if X4
     const wf_x4 ss = wf_x4_all(s);
 #define MINUS_EXP(L) wf_x4_sub(L(g), wf_x4_mul(wf_x4_exp(L(y)), ss))
-    X4_PASS(dx, MINUS_EXP);
+    X4_PASS(dx, MINUS_EXP, X4_AHEAD(g) X4_AHEAD(y));
 #undef MINUS_EXP
 #else
     (void)nt;
@@ -204,7 +210,7 @@ WF_INLINE void FN(scaled_exp)(T *dx, const T *x, T lse, T g, T q, int64_t n, int
 #if X4
     const wf_x4 ll = wf_x4_all(lse), gg = wf_x4_all(g), qq = wf_x4_all(q);
 #define SCALED_EXP(L) wf_x4_mul(gg, wf_x4_sub(wf_x4_exp(wf_x4_sub(L(x), ll)), qq))
-    X4_PASS(dx, SCALED_EXP);
+    X4_PASS(dx, SCALED_EXP, X4_AHEAD(x));
 #undef SCALED_EXP
 #else
     (void)nt;
@@ -217,6 +223,7 @@ WF_INLINE void FN(scaled_exp)(T *dx, const T *x, T lse, T g, T q, int64_t n, int
 #undef X4_LOAD
 #undef X4_LOAD_PART
 #undef X4_PASS
+#undef X4_AHEAD
 #undef LOOP
 #undef FN
 #undef X4
