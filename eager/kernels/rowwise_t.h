@@ -13,14 +13,19 @@
 
 #define REG(p) ((V)(*(const VMEM *)((p) + i)))
 #define ONE(p) ((p)[i])
-/* dst[i] = EXPR(L) of operands L(p), elementwise: whole registers, then the rest. */
-#define PASS(dst, EXPR)                                                                            \
+/* dst[i] = EXPR(L) of operands L(p), elementwise: whole registers, then the rest. Stores past the caches would wait for
+ * the rows after those of operands A and B, which are fetched meanwhile. */
+#define PASS(dst, EXPR) PASS_AND(dst, EXPR, )
+#define PASS_AHEAD(dst, EXPR, A, B)                                                                \
+    PASS_AND(dst, EXPR, __builtin_prefetch((A) + n + i); __builtin_prefetch((B) + n + i);)
+#define PASS_AND(dst, EXPR, FETCH)                                                                 \
     do {                                                                                           \
         int64_t i = 0;                                                                             \
         if (nt) {                                                                                  \
             _Pragma("GCC unroll 4") for (; i + VN <= n; i += VN)                                   \
             {                                                                                      \
                 STREAM((dst) + i, EXPR(REG));                                                      \
+                FETCH                                                                              \
             }                                                                                      \
         } else {                                                                                   \
             _Pragma("GCC unroll 4") for (; i + VN <= n; i += VN)                                   \
@@ -66,7 +71,7 @@ static void FN(softmax_bwd)(void *dxv, const void *gv, const void *yv, int64_t n
     T *dx = dxv;
     const T *g = gv, *y = yv, s = FN(sum_xy)(g, y, NULL, 0, 0, n);
 #define SHARE(L) (L(y) * (L(g) - s))
-    PASS(dx, SHARE);
+    PASS_AHEAD(dx, SHARE, g, y);
 #undef SHARE
 }
 static void FN(log_softmax_bwd)(void *dxv, const void *gv, const void *yv, int64_t n, int nt)
@@ -336,9 +341,9 @@ static void FN(norm_bwd)(void *dxv, const void *gv, const void *xv, const void *
 #define DX_W(L) (r * ((L(g) * L(w) - a) - ((L(x) - m) * r) * c))
 #define DX(L) (r * ((L(g) - a) - ((L(x) - m) * r) * c))
     if (w != NULL) {
-        PASS(dx, DX_W);
+        PASS_AHEAD(dx, DX_W, g, x);
     } else {
-        PASS(dx, DX);
+        PASS_AHEAD(dx, DX, g, x);
     }
 }
 
@@ -508,6 +513,8 @@ static void FN(blend)(void *yv, const void *av, const void *bv, const int64_t *b
     }
 }
 #undef PASS
+#undef PASS_AHEAD
+#undef PASS_AND
 #undef REG
 #undef ONE
 #undef STREAM
