@@ -9,6 +9,10 @@
 #include <math.h>
 #include <string.h>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #include "jit/ir/dict_c.h"
 
 enum { GROUP = WF_LLR_GROUP };
@@ -98,11 +102,78 @@ FOLD(max_i64, int64_t, MAX, INT64_MIN)
 FOLD(or_bool, bool, BOR, false)
 FOLD(and_bool, bool, BAND, true)
 
-#define ROW(name, sign, ordered)                                                                   \
+/* -- the same of f32 in registers ------------------------------------------------------------------------------------ */
+#if defined(__x86_64__)
+#define QUICK __attribute__((target("avx2"), always_inline)) static inline
+QUICK __m128 add_four(__m128 a, __m128 b)
+{
+    return _mm_add_ps(a, b);
+}
+QUICK __m256 add_eight(__m256 a, __m256 b)
+{
+    return _mm256_add_ps(a, b);
+}
+QUICK __m128 least_four(__m128 a, __m128 b)
+{
+    return _mm_or_ps(_mm_min_ps(a, b), _mm_min_ps(b, a));
+}
+QUICK __m256 least_eight(__m256 a, __m256 b)
+{
+    return _mm256_or_ps(_mm256_min_ps(a, b), _mm256_min_ps(b, a));
+}
+
+/* Lanes 8i to 8i + 7; those from `seen` on are as before. */
+QUICK __m256 eight(const float *now, const float *before, int64_t seen, int i)
+{
+    const __m256i number = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    const __m256i is_seen = _mm256_cmpgt_epi32(_mm256_set1_epi32((int)seen - 8 * i), number);
+    return _mm256_blendv_ps(_mm256_loadu_ps(before + (ptrdiff_t)8 * i),
+                            _mm256_loadu_ps(now + (ptrdiff_t)8 * i), _mm256_castsi256_ps(is_seen));
+}
+
+/* n vectors; merged: not all lanes were seen. An array of vectors would go through memory, in halves. */
+#define IN_REGISTERS(name, FOUR, EIGHT)                                                            \
+    QUICK __m256 name##_two(const float *x, const float *before, int64_t seen, int i,              \
+                            int distance, bool merged)                                             \
     {                                                                                              \
-        name, name##_block, name##_start, sign, ordered                                            \
+        return merged ? EIGHT(eight(x, before, seen, i), eight(x, before, seen, i + distance))     \
+                      : EIGHT(_mm256_loadu_ps(x + (ptrdiff_t)8 * i),                               \
+                              _mm256_loadu_ps(x + (ptrdiff_t)8 * (i + distance)));                 \
+    }                                                                                              \
+    QUICK __m256 name##_four(const float *x, const float *before, int64_t seen, int i,             \
+                             int distance, bool merged)                                            \
+    {                                                                                              \
+        return EIGHT(name##_two(x, before, seen, i, 2 * distance, merged),                         \
+                     name##_two(x, before, seen, i + distance, 2 * distance, merged));             \
+    }                                                                                              \
+    QUICK __m256 name##_vectors(const float *x, const float *before, int64_t seen, int64_t count,  \
+                                bool merged)                                                       \
+    {                                                                                              \
+        return count > 32   ? EIGHT(name##_four(x, before, seen, 0, 2, merged),                    \
+                                    name##_four(x, before, seen, 1, 2, merged))                    \
+               : count > 16 ? name##_four(x, before, seen, 0, 1, merged)                           \
+                            : name##_two(x, before, seen, 0, 1, merged);                           \
+    }                                                                                              \
+    __attribute__((target("avx2"))) static uint64_t name##_avx2(void *now, const void *before,     \
+                                                                int64_t seen, int64_t count)       \
+    {                                                                                              \
+        const __m256 v = seen < count ? name##_vectors(now, before, seen, count, true)             \
+                                      : name##_vectors(now, before, seen, count, false);           \
+        __m128 y = FOUR(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));                   \
+        y = FOUR(y, _mm_movehl_ps(y, y));                                                          \
+        y = FOUR(y, _mm_movehdup_ps(y));                                                           \
+        return name##_bits(_mm_cvtss_f32(y));                                                      \
     }
-const wf_llr_folding wf_llr_foldings[WF_LLR_FOLDS] = {
+IN_REGISTERS(add_f32, add_four, add_eight)
+IN_REGISTERS(min_f32, least_four, least_eight)
+#endif
+
+#define ROW(name, sign, ordered) ROW_BY(name, name, sign, ordered)
+#define ROW_BY(lanes, name, sign, ordered)                                                         \
+    {                                                                                              \
+        lanes, name##_block, name##_start, sign, ordered                                           \
+    }
+static const wf_llr_folding foldings[WF_LLR_FOLDS] = {
     [WF_LLR_ADD_F32] = ROW(add_f32, UINT64_C(1) << 31, true),
     [WF_LLR_MUL_F32] = ROW(mul_f32, UINT64_C(1) << 31, true),
     [WF_LLR_MIN_F32] = ROW(min_f32, UINT64_C(1) << 31, false),
@@ -116,3 +187,16 @@ const wf_llr_folding wf_llr_foldings[WF_LLR_FOLDS] = {
     [WF_LLR_OR] = ROW(or_bool, 0, false),
     [WF_LLR_AND] = ROW(and_bool, 0, false),
 };
+
+const wf_llr_folding *wf_llr_folding_of(wf_llr_fold fold)
+{
+#if defined(__x86_64__)
+    static const wf_llr_folding add = ROW_BY(add_f32_avx2, add_f32, UINT64_C(1) << 31, true);
+    static const wf_llr_folding min = ROW_BY(min_f32_avx2, min_f32, UINT64_C(1) << 31, false);
+    if (fold == WF_LLR_ADD_F32 && __builtin_cpu_supports("avx2"))
+        return &add;
+    if (fold == WF_LLR_MIN_F32 && __builtin_cpu_supports("avx2"))
+        return &min;
+#endif
+    return &foldings[fold];
+}

@@ -16,6 +16,7 @@ typedef struct wf_llr_folding {
     bool ordered;      /* blocks are combined one by one; others go on in the same lanes */
 } wf_llr_folding;
 
-extern const wf_llr_folding wf_llr_foldings[WF_LLR_FOLDS];
+/* Lanes are 16, 32 or 64 of f32, for the instructions that this CPU has. */
+const wf_llr_folding *wf_llr_folding_of(wf_llr_fold fold);
 
 #endif

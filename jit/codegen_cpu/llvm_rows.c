@@ -7,6 +7,8 @@
  * from before it. A sum's blocks of 4096 go to 64 lanes of their own, which are combined when there is more than one: enough for rows
  * of 4096 * 4096 elements.
  *
+ * Rows that are many and short go through their stages a few at once.
+ *
  * Rows may be short: a row costs as many calls as it has ELEM stages, and what is loaded is not what a narrower store has just written.
  */
 #include "jit/codegen_cpu/llvm_rows.h"
@@ -14,6 +16,9 @@
 #include <string.h>
 
 #include "jit/codegen_cpu/llvm_fold.h"
+
+/* Of what a row takes: written for one row at a time and for several. */
+#define INLINED __attribute__((always_inline)) static inline
 
 enum { GROUP = WF_LLR_GROUP, LANES = WF_LLR_LANES, TURNS = 5 }; /* one ends them */
 
@@ -47,6 +52,7 @@ typedef struct step {
     wf_llr_turn last[TURNS], full[TURNS]; /* of the last block, of those before it */
 } step;
 
+/* A launch as one of the rows sees it that it goes over at once. */
 typedef struct rows {
     stage_code *code;
     const wf_llr_head *head;
@@ -55,8 +61,8 @@ typedef struct rows {
     const int64_t *size;
     const uint64_t *scalar;
     uint64_t flags;
-    int64_t n, whole, r; /* elements of a row, of its whole groups; the row */
-    bool rests;          /* rows end in a short group */
+    int64_t n, whole; /* elements of a row, of its whole groups */
+    bool rests;       /* rows end in a short group */
     char *lanes[2], *level;
     const void **left; /* lanes that a turn has left, of each total */
     const void **room; /* for what is before blocks */
@@ -139,7 +145,7 @@ static void make_elements(rows *x, const wf_llr_stage *s, step *p)
     p->end = p->total + s->ntotal;
     for (int i = 0; i < s->ntotal; i++) {
         const wf_llr_total *t = &totals_of(s)[i];
-        const wf_llr_folding *f = &wf_llr_foldings[t->fold];
+        const wf_llr_folding *f = wf_llr_folding_of((wf_llr_fold)t->fold);
         p->start[FIRST][i] = f->start;
         p->start[LATER][i] = f->ordered ? f->start : x->left[i];
         *x->total++ = (total){*f,
@@ -151,8 +157,8 @@ static void make_elements(rows *x, const wf_llr_stage *s, step *p)
     }
 }
 
-/* The steps of a row; runs the stages of the launch. */
-static void make_steps(rows *x, const wf_llr_stage *s)
+/* The steps of a row; runs the stages of the launch, unless another row has done that. */
+static void make_steps(rows *x, const wf_llr_stage *s, const rows *other)
 {
     const bool parts = x->flags & WF_LAUNCH_PARTS, totals = x->flags & WF_LAUNCH_TOTALS;
     int first = 0;
@@ -166,7 +172,11 @@ static void make_steps(rows *x, const wf_llr_stage *s)
             continue;
         first = i + 1;
         if (s->kind == WF_LLR_ONCE) {
-            x->code(x->place, (const int64_t *)(const void *)&x->frame, x->scalar, 0, 1, p->others);
+            if (other)
+                memcpy(x->frame.slot, other->frame.slot, sizeof x->frame.slot);
+            else
+                x->code(x->place, (const int64_t *)(const void *)&x->frame, x->scalar, 0, 1,
+                        p->others);
             continue;
         }
         p->kind = s->kind == WF_LLR_ELEM ? ELEMENTS : CALL;
@@ -221,7 +231,7 @@ static void run_blocks(rows *x, step *p)
     }
 }
 
-static void run_elements(rows *x, step *p)
+INLINED void run_elements(rows *x, step *p)
 {
     x->frame.turn = p->last;
     call(x, p->first, 0);
@@ -231,7 +241,7 @@ static void run_elements(rows *x, step *p)
 
 /* -- the cut ------------------------------------------------------------------------------------------------------ */
 /* The row's totals of the cut to where the launch has them, or from there. */
-static void move_totals(rows *x, const step *p)
+static void move_totals(rows *x, const step *p, int64_t r)
 {
     const wf_llr_head *h = x->head;
     const int64_t pitch = x->size[h->noperand + 1];
@@ -239,7 +249,7 @@ static void move_totals(rows *x, const step *p)
     for (int i = 0; i < p->ntotal; i++)
         if (p->total[i].slot) {
             const size_t bytes = p->total[i].bytes;
-            char *there = at + x->r * (int64_t)bytes;
+            char *there = at + r * (int64_t)bytes;
             uint64_t *here = p->total[i].slot;
             if (p->kind == TOTALS_OUT)
                 memcpy(there, here, bytes);
@@ -302,21 +312,16 @@ static void store_rests(rows *x)
     }
 }
 
-static void run_row(rows *x, step *p, const step *end)
+INLINED void run_step(rows *x, step *p, int64_t r)
 {
-    if (x->rests && x->r >= x->open)
-        fetch_rests(x);
-    for (; p < end; p++)
-        if (p->kind == ELEMENTS)
-            run_elements(x, p);
-        else if (p->kind == BLOCKS)
-            run_blocks(x, p);
-        else if (p->kind == CALL)
-            call(x, p->first, 0);
-        else
-            move_totals(x, p);
-    if (x->rests)
-        store_rests(x);
+    if (p->kind == ELEMENTS)
+        run_elements(x, p);
+    else if (p->kind == BLOCKS)
+        run_blocks(x, p);
+    else if (p->kind == CALL)
+        call(x, p->first, 0);
+    else
+        move_totals(x, p, r);
 }
 
 /* Bytes between what is read of a source and what is asked for: a row, but no less than a page, and of rows
@@ -327,25 +332,66 @@ static int64_t ahead(int64_t stride)
     return stride == 0 ? 0 : (uint64_t)stride - NEAR > FAR - NEAR ? NEAR : stride;
 }
 
-static void run_rows(rows *x, int64_t begin, int64_t end)
+/* An operand that is elsewhere in other rows. */
+typedef struct moving {
+    int operand;
+    int64_t bytes;      /* from a row to the one that takes its place */
+    int64_t rest_bytes; /* the same of its last elements: a result's are in a buffer */
+} moving;
+
+static void place_row(rows *x, int64_t row, int64_t begin, int64_t end)
 {
-    const int n = x->head->noperand;
-    int64_t stride[WF_KERNEL_MAX_PTR], far[WF_KERNEL_MAX_PTR];
-    for (int i = 0; i < n; i++) {
-        stride[i] = x->size[i + 1] * x->operand[i].bytes;
-        far[i] = ahead(stride[i]);
-        x->place[i] = (char *)x->ptr[i] + begin * stride[i];
-    }
+    for (int i = 0; i < x->head->noperand; i++)
+        x->place[i] = (char *)x->ptr[i] + row * x->size[i + 1] * x->operand[i].bytes;
     if (x->rests)
         place_rests(x, begin, end);
-    for (x->r = begin; x->r < end; x->r++) {
-        for (int i = 0; x->flags & WF_LAUNCH_STREAM && i < n; i++)
-            x->frame.ahead[i] = (char *)x->place[i] + far[i];
-        run_row(x, x->step, x->step + x->nstep);
-        for (int i = 0; i < n; i++)
-            x->place[i] = (char *)x->place[i] + stride[i];
-        for (int i = x->head->ndst; x->rests && i < n; i++)
-            x->rest[i] = (char *)x->rest[i] + stride[i];
+}
+
+static inline void move_on(rows *x, const moving *m, const moving *end)
+{
+    for (const moving *i = m; i < end; i++)
+        x->place[i->operand] = (char *)x->place[i->operand] + i->bytes;
+    for (const moving *i = m; x->rests && i < end; i++)
+        x->rest[i->operand] = (char *)x->rest[i->operand] + i->rest_bytes;
+}
+
+static void set_ahead(rows *x)
+{
+    for (int i = 0; i < x->head->noperand; i++)
+        x->frame.ahead[i] = (char *)x->place[i] + ahead(x->size[i + 1] * x->operand[i].bytes);
+}
+
+/* Rows r, r + 1, ... are those of x, x + 1, ... up to last. */
+INLINED void run_some(rows *x, const rows *last, int64_t r)
+{
+    for (rows *y = x; x->flags & WF_LAUNCH_STREAM && y < last; y++)
+        set_ahead(y);
+    for (rows *y = x; x->rests && y < last; y++)
+        if (r + (y - x) >= y->open)
+            fetch_rests(y);
+    for (int64_t s = 0; s < x->nstep; s++)
+        for (rows *y = x; y < last; y++)
+            run_step(y, &y->step[s], r);
+    for (rows *y = x; x->rests && y < last; y++)
+        store_rests(y);
+}
+
+INLINED void run_rows(rows *x, int most, int64_t begin, int64_t end)
+{
+    moving moves[WF_KERNEL_MAX_PTR], *m = moves;
+    for (int i = 0; i < x->head->noperand; i++) {
+        m->operand = i;
+        m->bytes = x->size[i + 1] * x->operand[i].bytes * most;
+        m->rest_bytes = i < x->head->ndst ? 0 : m->bytes;
+        m += m->bytes != 0;
+    }
+    for (int b = 0; b < most; b++)
+        place_row(&x[b], begin + b, begin, end);
+    for (int64_t r = begin; r < end; r += most) {
+        const rows *last = x + (end - r < most ? end - r : most);
+        run_some(x, last, r);
+        for (rows *y = x; y < last; y++)
+            move_on(y, moves, m);
     }
 }
 
@@ -354,47 +400,116 @@ typedef struct group {
     _Alignas(64) char bytes[LANES];
 } group;
 
+/* A kept operand's room for a row. */
+static int64_t kept_bytes(int64_t n, const wf_llr_operand *o)
+{
+    return (n + GROUP - 1) / GROUP * GROUP * o->bytes;
+}
+
+enum { AT_ONCE = 4 };
+
+/* Groups that a row has: lanes, and where it ends in a short group buffers. */
+static int64_t row_groups(const wf_llr_head *h, bool rests)
+{
+    return 3 * h->nlanes + (rests ? h->noperand + h->nkeep : 0) + 1;
+}
+
+/* Stages of a row wait for one another, and where rows are short for little else: some rows go through each of them before the
+ * next one. Every row has its own frame, lanes and buffers for that. */
+static int rows_at_once(const wf_llr_head *h, const wf_llr_stage *s, int64_t n, int64_t kept,
+                        int64_t count, uint64_t flags)
+{
+    enum { SHORT = 512, MANY = 16, MOST_ROOM = 64 << 10 };
+    int passes = 0;
+    const int64_t room = row_groups(h, true) * (int64_t)sizeof(group) + kept;
+    const bool cut = flags & (WF_LAUNCH_PARTS | WF_LAUNCH_TOTALS);
+    if (n > SHORT || count < MANY || cut || room > MOST_ROOM / AT_ONCE)
+        return 1;
+    for (int i = 0; i < h->nstage; i++, s = behind(s))
+        passes += s->kind == WF_LLR_ELEM;
+    return passes > 1 ? AT_ONCE : 1;
+}
+
+/* What a launch has room for, of each row that it goes over at once. */
+typedef struct room {
+    const void **pointer; /* lanes that a turn left, then what is before blocks */
+    total *total;
+    step *step;
+    group *group; /* lanes, then buffers of last elements */
+    char *kept;   /* NULL: the launch's own */
+} room;
+
+/* x has what is the same in all rows, the rest follows. */
+static void open_row(rows *x, const room *m)
+{
+    const wf_llr_head *head = x->head;
+    const int noperand = head->noperand + head->nkeep, nlanes = head->nlanes;
+    char *kept = m->kept;
+    x->lanes[0] = m->group[0].bytes;
+    x->lanes[1] = m->group[nlanes].bytes;
+    x->level = m->group[2 * nlanes].bytes;
+    x->left = m->pointer;
+    x->room = m->pointer + WF_KIR_MAX_OUT;
+    x->total = m->total;
+    x->step = m->step;
+    for (int i = 0; i < nlanes; i++)
+        x->left[i] = m->group[i].bytes;
+    for (int i = head->noperand; i < noperand; i++) {
+        x->place[i] = kept ? kept : x->ptr[i];
+        kept += kept ? kept_bytes(x->n, &x->operand[i]) : 0;
+    }
+    for (int i = 0; i < noperand && x->rests; i++) {
+        const int64_t bytes = x->operand[i].bytes;
+        x->buffer[i] = m->group[3 * nlanes + i].bytes;
+        x->rest[i] = (void *)((uintptr_t)x->buffer[i] - (uintptr_t)(x->whole * bytes));
+        if (x->operand[i].use & WF_LLR_READ)
+            memset(x->buffer[i], 0, (size_t)(GROUP * bytes));
+    }
+}
+
 void wf_llr_run(void *const *ptr, const int64_t *size, const uint64_t *scalar, int64_t begin,
                 int64_t end, uint64_t flags, stage_code *code, const int16_t *shape)
 {
     const wf_llr_head *head = (const wf_llr_head *)(const void *)shape;
-    const int noperand = head->noperand + head->nkeep, nlanes = head->nlanes;
+    const int noperand = head->noperand + head->nkeep;
     const wf_llr_operand *operand = (const wf_llr_operand *)(const void *)(head + 1);
-    rows x;
-    x.code = code;
-    x.head = head;
-    x.operand = operand;
-    x.ptr = ptr;
-    x.size = size;
-    x.scalar = scalar;
-    x.flags = flags;
-    x.n = size[0];
-    x.whole = x.n / GROUP * GROUP;
-    x.rests = x.whole < x.n || x.n == 0;
-    x.frame.n = x.n;
-    x.frame.error = ptr[noperand];
-    const void *left[WF_KIR_MAX_OUT], *starts[STARTS * head->ntotal + 1];
-    total totals[head->ntotal + 1];
-    group room[3 * nlanes + (x.rests ? noperand : 0) + 1];
-    x.lanes[0] = room[0].bytes;
-    x.lanes[1] = room[nlanes].bytes;
-    x.level = room[2 * nlanes].bytes;
-    x.left = left;
-    x.room = starts;
-    x.total = totals;
-    for (int i = 0; i < nlanes; i++)
-        left[i] = room[i].bytes;
+    const wf_llr_stage *stage = (const wf_llr_stage *)(const void *)(operand + noperand);
+    const int64_t n = size[0], whole = n / GROUP * GROUP;
+    const bool rests = whole < n || n == 0;
+    const int npointer = WF_KIR_MAX_OUT + STARTS * head->ntotal;
+    int64_t kept = 0;
     for (int i = head->noperand; i < noperand; i++)
-        x.place[i] = ptr[i];
-    for (int i = 0; i < noperand && x.rests; i++) {
-        x.buffer[i] = room[3 * nlanes + i].bytes;
-        x.rest[i] = (void *)((uintptr_t)x.buffer[i] - (uintptr_t)(x.whole * operand[i].bytes));
-        if (operand[i].use & WF_LLR_READ)
-            memset(x.buffer[i], 0, (size_t)(GROUP * operand[i].bytes));
+        kept += kept_bytes(n, &operand[i]);
+    const int most = rows_at_once(head, stage, n, kept, end - begin, flags);
+    const int64_t ngroup = row_groups(head, rests);
+    rows x[most];
+    const void *pointer[most * npointer];
+    total totals[most * (head->ntotal + 1)];
+    step steps[most * (head->nstage + 2)]; /* the cut may be two; and one that stays empty */
+    group groups[most * ngroup];
+    group more[(most - 1) * kept / (int64_t)sizeof(group) + 1];
+    for (int b = 0; b < most; b++) {
+        rows *y = &x[b];
+        y->code = code;
+        y->head = head;
+        y->operand = operand;
+        y->ptr = ptr;
+        y->size = size;
+        y->scalar = scalar;
+        y->flags = flags;
+        y->n = n;
+        y->whole = whole;
+        y->rests = rests;
+        y->frame.n = n;
+        y->frame.error = ptr[noperand];
+        open_row(y, &(room){pointer + (ptrdiff_t)b * npointer,
+                            totals + (ptrdiff_t)b * (head->ntotal + 1),
+                            steps + (ptrdiff_t)b * (head->nstage + 2), groups + b * ngroup,
+                            b ? more->bytes + (b - 1) * kept : NULL});
+        make_steps(y, stage, b ? x : NULL);
     }
-    step steps[head->nstage + 2]; /* the cut may be two; and one that stays empty */
-    x.step = steps;
-    make_steps(&x, (const wf_llr_stage *)(const void *)(operand + noperand));
-    if (begin < end)
-        run_rows(&x, begin, end);
+    if (begin < end && most == 1) /* loops over one are none */
+        run_rows(x, 1, begin, end);
+    else if (begin < end)
+        run_rows(x, AT_ONCE, begin, end);
 }

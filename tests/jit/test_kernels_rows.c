@@ -233,6 +233,42 @@ Test(kernels_rows, in_place)
         }
 }
 
+/* Many short rows go through the stages of a kernel a few at once: with what they keep, their last elements, and what is left of
+ * the rows behind the last few. 513 elements are no short row. */
+static void check_short_rows(program_maker make, int dtype, int turn)
+{
+    static const int64_t sizes[] = {16, 17, 64, 100, 192, 511, 512, 513};
+    static const int64_t counts[] = {15, 16, 19, 21, 38};
+    enum { NSIZES = sizeof sizes / sizeof *sizes, NCOUNTS = sizeof counts / sizeof *counts };
+    static wf_program p;
+    wf_program_init(&p);
+    make(&p, dtype);
+    cr_assert_eq(wf_program_finish(&p), 0);
+    wf_jitk *k = wf_jitk_get(&p, &(wf_jitk_opts){.sync = true});
+    for (int z = 0; z < NSIZES; z++) {
+        operands o;
+        make_operands(&o, &p, 2, (int64_t[]){counts[(z + turn) % NCOUNTS], sizes[z]}, z % 2, z);
+        o.axes = 2;
+        run_both(k, &p, &o, 0);
+        drop_operands(&o);
+    }
+    wf_jitk_release(k);
+}
+
+Test(kernels_rows, many_short_rows)
+{
+    NEED_LLVM();
+    static const int types[] = {WEFT_F32, WEFT_BF16, WEFT_F64, WEFT_I32};
+    for (int d = 0; d < 4; d++) {
+        check_short_rows(program_everything_reduced, types[d], d);
+        if (types[d] == WEFT_I32)
+            continue;
+        check_short_rows(program_softmax, types[d], d + 1);
+        check_short_rows(program_layer_norm, types[d], d + 2);
+        check_short_rows(program_cross_entropy, types[d], d + 3);
+    }
+}
+
 /* Results larger than the caches are stored past them, where their rows are aligned. */
 Test(kernels_rows, large_results)
 {
@@ -287,7 +323,7 @@ Test(kernels_rows, large_results)
 Test(kernels_rows, nothing_is_read_behind_sources)
 {
     NEED_LLVM();
-    enum { ROWS = 4, PAGE = 4096, MOST = 1024 };
+    enum { ROWS = 18, PAGE = 4096, MOST = 1024 };
     static const int64_t sizes[] = {16, 17, 63, 65, 100, 127, 1000};
     static wf_program p;
     wf_program_init(&p);
