@@ -30,6 +30,8 @@ static inline int below(int n)
 }
 
 /* -- random programs -------------------------------------------------------------------------------------- */
+/* At most one number is drawn in an expression: which of two arguments comes first is left to the compiler, and every compiler is to draw
+ * the same programs (their kernels are on record: tests/jit/nvrtc_record.h). */
 static const int storage[] = {WEFT_F32, WEFT_F32, WEFT_BF16, WEFT_F16, WEFT_F64, WEFT_BOOL,
                               WEFT_I32, WEFT_U8,  WEFT_I64,  WEFT_I8,  WEFT_I16};
 enum { NSTORAGE = sizeof storage / sizeof *storage, VALUES = 40 };
@@ -54,7 +56,8 @@ static inline bool step(sample *s)
     const wf_op op = (wf_op)(1 + below(WF_OP_COUNT - 1));
     int src[5];
     if (below(4) == 0) {
-        keep(s, wf_program_cast(&s->p, s->value[below(s->count)], storage[below(NSTORAGE)]));
+        const int type = storage[below(NSTORAGE)];
+        keep(s, wf_program_cast(&s->p, s->value[below(s->count)], type));
         return true;
     }
     if (!wf_op_is_elementwise(op) || !(wf_rows[op].types & WF_BIT(compute)))

@@ -76,7 +76,8 @@ static inline void program_reduce_some(sample *s)
 {
     static const wf_op ops[] = {WF_OP_SUM,  WF_OP_SUM, WF_OP_PROD, WF_OP_AMAX,
                                 WF_OP_AMIN, WF_OP_ANY, WF_OP_ALL};
-    keep(s, wf_program_reduce(&s->p, ops[below(7)], s->value[below(s->count)]));
+    const int value = s->value[below(s->count)];
+    keep(s, wf_program_reduce(&s->p, ops[below(7)], value));
 }
 
 static inline void program_draw_rows(sample *s)

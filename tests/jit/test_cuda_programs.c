@@ -26,7 +26,8 @@ enum { NSHAPES = sizeof shapes / sizeof *shapes };
 static void draw_processors(void)
 {
     wf_cuda_info *info = (wf_cuda_info *)(uintptr_t)wf_cuda_get_info(0);
-    const int some[] = {1, 1 + below(8), 4, 1 + below(200)};
+    const int few = 1 + below(8), many = 1 + below(200);
+    const int some[] = {1, few, 4, many};
     info->processors = some[below(4)];
 }
 
