@@ -6,7 +6,7 @@
 # whole program counts it. Of a test that ran again, as its time was over (ctest --repeat), the last run counts.
 # Variables: status = ctest's exit status, bad = failures found elsewhere.
 
-/^sm_[0-9]+: [0-9]+ texts, / || /^[0-9a-f]+\.cu for sm_/ { notes[++nnotes] = $0 }
+/^sm_[0-9]+: [0-9]+ texts, / || /^record of NVRTC: / || /^[0-9a-f]+\.cu for sm_/ { notes[++nnotes] = $0 }
 /^[0-9]+\/[0-9]+ Testing: / { name = $3; ran = 0; good = 0; broke = 0; skips = 0; criterion = 0; filtered = 0 }
 /^Command: / { filtered = /"--filter=/ }
 /\[SKIP\] / && !(filtered && /: Test is disabled$/) {

@@ -1,8 +1,8 @@
 /*
  * tests/jit/test_cuda_nvrtc.c -- the device's kernels compiled by the real NVRTC, many per text: no error, and registers
  * and spills of each. For sm_90, or what WEFT_TEST_ARCHS lists ("sm_80 sm_90 sm_100"); WEFT_TEST_TEXTS names a folder of
- * further texts, *.cu, which the fake NVRTC has collected from other suites. `collected` compiles those: under CTest after
- * the suites, a share of them.
+ * further texts, *.cu, which the fake NVRTC has collected from other suites. `collected` has NVRTC's verdict of each of those, under
+ * CTest after the suites: the record's (tests/jit/nvrtc_record.h), or else it is compiled; WEFT_TEST_MOST of those on record are, too.
  *
  * ctest: timeout=900
  */
@@ -17,6 +17,7 @@
 #include "jit/ir/cuda_text.h"
 #include "jit/lower.h"
 #include "tests/jit/kernel_support.h"
+#include "tests/jit/nvrtc_record.h"
 #include "tests/jit/programs.h"
 #include "tests/support/effort.h"
 
@@ -105,42 +106,14 @@ static void add_rows(const wf_program *p, wf_cu_scheme scheme, bool shared, bool
     put_rows(&k, r);
 }
 
-/* What ptxas says of kernels: of one text, and of all since the start (those of `collected`). */
-typedef struct usage {
-    int kernels, registers, spilling,
-        local;       /* kernels; at most; that spill; with arrays or calls in local memory */
-    int64_t spilled; /* bytes, stored */
-    int of[5];       /* kernels by registers: up to 32, 64, 128, 168, 255 */
-} usage;
 static usage last;
+static char figures[RECORD_FIGURES];
 
-static int number_before(const char *at)
-{
-    const char *d = at;
-    while (d[-1] >= '0' && d[-1] <= '9')
-        d--;
-    return atoi(d);
-}
-
-/* A kernel is "... 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" and then "Used 32 registers". */
 static void read_log(const char *log)
 {
-    static const int up_to[] = {32, 64, 128, 168, 255};
-    for (const char *s = log; (s = strstr(s, "Used ")) != NULL; s++) {
-        const int n = atoi(s + 5);
-        int at = 0;
-        while (at < 4 && n > up_to[at])
-            at++;
-        last.of[at]++;
-        last.kernels++;
-        last.registers = n > last.registers ? n : last.registers;
-    }
-    for (const char *s = log; (s = strstr(s, " bytes stack frame")) != NULL; s++)
-        last.local += number_before(s) > 0;
-    for (const char *s = log; (s = strstr(s, " bytes spill stores")) != NULL; s++) {
-        last.spilled += number_before(s);
-        last.spilling += number_before(s) > 0;
-    }
+    cr_assert(figures_of_log(log, figures, sizeof figures), "%s", log);
+    if (figures[0])
+        cr_assert(add_figures(&last, figures), "%s", figures);
 }
 
 static void add_usage(usage *sum, const usage *u)
@@ -155,11 +128,12 @@ static void add_usage(usage *sum, const usage *u)
 }
 
 /* The size of the cubin, or -1 with the reason in why. */
-static int64_t compile_text(const char *arch, const wf_text *of, wf_why *why)
+static int64_t compile_text(const char *arch, bool contract, const wf_text *of, wf_why *why)
 {
     wf_blob cubin = {0};
-    const wf_target target = {.arch = arch, .width = 0};
+    const wf_target target = {.arch = arch, .width = 0, .contract = contract};
     last = (usage){0};
+    figures[0] = 0;
     wf_cu_set_log(read_log);
     const int status = wf_backend_cuda.compile(&target, of, &cubin, why);
     const int64_t size = status == 0 ? (int64_t)cubin.size : -1;
@@ -170,7 +144,7 @@ static int64_t compile_text(const char *arch, const wf_text *of, wf_why *why)
 static void compile_for(const char *arch, const char *what)
 {
     wf_why why = {0};
-    const int64_t size = compile_text(arch, &text, &why);
+    const int64_t size = compile_text(arch, false, &text, &why);
     cr_assert_geq(size, 0, "%s for %s: %s\n%s", what, arch, why.rule, wf_cu_log());
     cr_assert_gt(last.kernels, 0, "%s", wf_cu_log());
     printf("%s for %s: cubin of %lld bytes; %d kernels, at most %d registers; %d spill, %lld bytes "
@@ -473,49 +447,18 @@ Test(cuda_nvrtc, written_by_hand)
 /* -- texts that other suites had compiled by the fake -------------------------------------------------------------- */
 
 enum { MOST_TEXTS = 200000 };
-static char *names[MOST_TEXTS];
+
+typedef struct collected {
+    char *name;
+    uint64_t hash;        /* the name */
+    bool contract;        /* compiled with --fmad=true */
+    const char *recorded; /* its figures; NULL: it is not on record */
+} collected;
+static collected texts[MOST_TEXTS];
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* Names of the folder's texts, sorted; how many. */
-static int list_texts(const char *folder)
-{
-    DIR *d = opendir(folder);
-    int n = 0;
-    cr_assert(d, "%s", folder);
-    for (struct dirent *e; (e = readdir(d)) != NULL && n < MOST_TEXTS;) {
-        const char *dot = strrchr(e->d_name, '.');
-        if (dot && strcmp(dot, ".cu") == 0)
-            names[n++] = strdup(e->d_name);
-    }
-    closedir(d);
-    cr_assert_lt(n, MOST_TEXTS);
-    qsort(names, (size_t)n, sizeof *names, by_name);
-    return n;
-}
-
-/* Keeps one text in so many that at most WEFT_TEST_MOST are expected to be left, by their hashes, which are their names: the share is the same
- * whenever the texts are, and another for another WEFT_TEST_TURN (script/test: of each commit). Its last four bits
- * say which kernels of test_cuda_ops there are: the others decide here. How many are left. */
-static int keep_share(int n)
-{
-    const char *most = getenv("WEFT_TEST_MOST"), *turn = getenv("WEFT_TEST_TURN");
-    int kept = 0;
-    if (!most || atoi(most) <= 0 || n <= atoi(most))
-        return n;
-    const uint64_t of = ((uint64_t)n + (uint64_t)atoi(most) - 1) / (uint64_t)atoi(most);
-    const uint64_t which = turn ? strtoull(turn, NULL, 10) / 16 % of : 0;
-    for (int i = 0; i < n; i++) {
-        if ((strtoull(names[i], NULL, 16) >> 7) % of == which)
-            names[kept++] = names[i];
-        else
-            free(names[i]);
-    }
-    printf("%d of %d texts, number %d of %d shares\n", kept, n, (int)which + 1, (int)of);
-    return kept;
+    return strcmp(((const collected *)a)->name, ((const collected *)b)->name);
 }
 
 static wf_text read_text(const char *folder, const char *name)
@@ -528,40 +471,200 @@ static wf_text read_text(const char *folder, const char *name)
     for (size_t got; (got = fread(block, 1, sizeof block, f)) > 0;)
         wf_text_put(&t, block, got);
     fclose(f);
+    cr_assert(!t.failed && t.n > 0, "%s", path);
     return t;
 }
 
-/* Attention, in types that `written_by_hand` assembles by turns: not again among what is a share of the texts anyway. */
-static bool is_taken(const wf_text *t)
+/* The folder's texts in the order of their names; how many. Each is what it is named by. */
+static int list_texts(const char *folder)
 {
-    const char *kernel = strstr(t->s, "__global__"),
-               *name = kernel ? strstr(kernel, " flash") : NULL;
-    const char *end = name ? strchr(name, '(') : NULL,
-               *mask = name ? strstr(name, "_bool__") : NULL;
-    return getenv("WEFT_TEST_MOST") && end && !(mask && mask < end);
+    DIR *d = opendir(folder);
+    int n = 0;
+    cr_assert(d, "%s", folder);
+    for (struct dirent *e; (e = readdir(d)) != NULL && n < MOST_TEXTS;) {
+        const char *dot = strrchr(e->d_name, '.');
+        if (dot && strcmp(dot, ".cu") == 0)
+            texts[n++] = (collected){.name = strdup(e->d_name)};
+    }
+    closedir(d);
+    cr_assert_lt(n, MOST_TEXTS);
+    qsort(texts, (size_t)n, sizeof *texts, by_name);
+    return n;
 }
 
-/* One text for an architecture; what is refused is named, and what spills. */
-static bool compile_one(const char *arch, const char *folder, const char *name, usage *sum,
-                        int *taken)
+/* Whether the text may be contracted is in the hash that it is named by. */
+static void identify_text(collected *c, const char *folder)
+{
+    wf_text t = read_text(folder, c->name);
+    c->hash = strtoull(c->name, NULL, 16);
+    c->contract = store_text_hash(t.s, true) == c->hash;
+    cr_assert(c->contract || store_text_hash(t.s, false) == c->hash,
+              "%s/%s is not named by what is in it", folder, c->name);
+    wf_text_free(&t);
+}
+
+/* Texts i, i + n, i + 2 n, ... of all, where WEFT_TEST_SHARE="i n" asks for those; how many. */
+static int take_share(const char *folder, int n)
+{
+    const char *share = getenv("WEFT_TEST_SHARE");
+    int first = 0, step = 1, kept = 0;
+    if (share)
+        cr_assert(sscanf(share, "%d %d", &first, &step) == 2 && first >= 0 && step > first, "%s",
+                  share);
+    for (int i = 0; i < n; i++) {
+        if (i % step == first)
+            texts[kept++] = texts[i];
+        else
+            free(texts[i].name);
+    }
+    cr_assert_gt(kept, 0, "%s has %d texts", folder, n);
+    for (int i = 0; i < kept; i++)
+        identify_text(&texts[i], folder);
+    return kept;
+}
+
+/* What WEFT_TEST_RECORD names, or the repository's. */
+static const char *record_path(void)
+{
+    const char *path = getenv("WEFT_TEST_RECORD");
+    return path && *path ? path : WEFT_SOURCE_DIR "/tests/golden/cuda/nvrtc.txt";
+}
+
+static int find_recorded(const record *r, int n)
+{
+    int known = 0;
+    for (int i = 0; i < n; i++) {
+        texts[i].recorded = record_find(r, texts[i].hash);
+        known += texts[i].recorded != NULL;
+    }
+    return known;
+}
+
+/* Whether a text that is on record, as `known` are, is compiled all the same: about WEFT_TEST_MOST of them are, chosen by their
+ * hashes, others for another WEFT_TEST_TURN (script/test: of each commit). The turn's last four bits say which kernels of
+ * test_cuda_ops there are: the others decide here. */
+static bool is_compiled_again(const collected *c, int known)
+{
+    const char *most = getenv("WEFT_TEST_MOST"), *turn = getenv("WEFT_TEST_TURN");
+    if (!most || atoi(most) <= 0 || known <= atoi(most))
+        return true;
+    const uint64_t of = ((uint64_t)known + (uint64_t)atoi(most) - 1) / (uint64_t)atoi(most);
+    return (c->hash >> 7) % of == (turn ? strtoull(turn, NULL, 10) / 16 % of : 0);
+}
+
+/* "13.0" of the NVRTC that is there. */
+static void find_version(const char *arch, char version[16])
+{
+    const wf_target target = {.arch = arch};
+    wf_text id = {0};
+    wf_why why = {0};
+    cr_assert_eq(wf_backend_cuda.identify(&target, &id, &why), 0, "%s", why.rule);
+    const char *at = strstr(id.s, " nvrtc ");
+    cr_assert(at && sscanf(at, " nvrtc %15s", version) == 1, "%s", id.s);
+    wf_text_free(&id);
+}
+
+/* What became of the texts. */
+typedef struct outcome {
+    usage u;
+    int bad, known, again, other,
+        fresh; /* refused, on record, of these compiled and with other figures, compiled as not on record */
+} outcome;
+
+/* A text is compiled; what is refused is named, and what is not as the record has it. NULL: refused. */
+static const char *compile_one(const char *arch, const char *folder, const collected *c,
+                               bool compare, outcome *o)
 {
     wf_why why = {0};
-    wf_text one = read_text(folder, name);
-    cr_assert(!one.failed);
-    if (is_taken(&one)) {
-        ++*taken;
-        wf_text_free(&one);
-        return true;
-    }
-    const bool made = compile_text(arch, &one, &why) >= 0;
-    add_usage(sum, &last);
-    if (!made)
-        printf("%s for %s: %s\n%s\n", name, arch, why.rule, wf_cu_log());
-    else if (last.spilling)
-        printf("%s for %s: %d kernels spill, %lld bytes; at most %d registers\n", name, arch,
-               last.spilling, (long long)last.spilled, last.registers);
+    wf_text one = read_text(folder, c->name);
+    const bool made = compile_text(arch, c->contract, &one, &why) >= 0;
     wf_text_free(&one);
-    return made;
+    if (!made) {
+        printf("%s for %s: %s\n%s\n", c->name, arch, why.rule, wf_cu_log());
+        o->bad++;
+        return NULL;
+    }
+    cr_assert_gt(last.kernels, 0, "%s: a text without a kernel", c->name);
+    if (compare && c->recorded && strcmp(figures, c->recorded) != 0) {
+        printf("%s for %s: NVRTC makes of it \"%s\", the record says \"%s\"\n", c->name, arch,
+               figures, c->recorded);
+        o->other++;
+    }
+    return figures;
+}
+
+/* By its record or by NVRTC; what spills and is not on record is named. */
+static void settle(const char *arch, const char *folder, const collected *c, bool compiled,
+                   bool compare, outcome *o, FILE *made)
+{
+    const char *said = compiled ? compile_one(arch, folder, c, compare, o) : c->recorded;
+    usage u = {0};
+    o->known += c->recorded != NULL;
+    o->again += c->recorded && compiled;
+    o->fresh += !c->recorded;
+    if (!said)
+        return;
+    cr_assert(add_figures(&u, said));
+    add_usage(&o->u, &u);
+    if (u.spilling && !c->recorded)
+        printf("%s for %s: %d kernels spill, %lld bytes; at most %d registers\n", c->name, arch,
+               u.spilling, (long long)u.spilled, u.registers);
+    if (made)
+        fprintf(made, "%016" PRIx64 " %s\n", c->hash, said);
+}
+
+static void print_usage(const char *arch, int n, const outcome *o)
+{
+    const usage *u = &o->u;
+    printf("%s: %d texts, %d refused; %d kernels, at most %d registers, <=32: %d, <=64: %d, "
+           "<=128: %d, "
+           "<=168: %d, more: %d; local memory: %d; spill: %d, %lld bytes\n",
+           arch, n, o->bad, u->kernels, u->registers, u->of[0], u->of[1], u->of[2], u->of[3],
+           u->of[4], u->local, u->spilling, (long long)u->spilled);
+}
+
+/* What the record says of texts where no NVRTC can. */
+static void look_up_only(const record *r, int n, const char *reason)
+{
+    outcome o = {0};
+    for (int i = 0; i < n; i++)
+        if (texts[i].recorded)
+            settle(r->arch, "", &texts[i], false, false, &o, NULL);
+    if (o.known)
+        print_usage(r->arch, o.known, &o);
+    printf("record of NVRTC: %d of %d texts are on it, %d are not, and nobody has compiled them\n",
+           o.known, n, n - o.known);
+    cr_skip_test("%d of %d texts are on record, none is compiled: %s", o.known, n, reason);
+}
+
+/* All texts for an architecture. The record is of one; figures are compared where this very NVRTC made them. */
+static void settle_all(const char *arch, const char *folder, record *r, int n)
+{
+    char version[16];
+    outcome o = {0};
+    find_version(arch, version);
+    const bool ours = strcmp(arch, r->arch) == 0, same = strcmp(version, r->version) == 0;
+    const int known = ours ? find_recorded(r, n) : find_recorded(&(record){0}, n);
+    const char *to = getenv("WEFT_TEST_RECORDED");
+    FILE *made = to && *to ? fopen(to, "w") : NULL;
+    cr_assert(made || !to || !*to, "%s", to);
+    if (made)
+        fprintf(made, "# NVRTC %s %s\n", version, arch);
+    for (int i = 0; i < n; i++)
+        settle(arch, folder, &texts[i], !texts[i].recorded || is_compiled_again(&texts[i], known),
+               same, &o, made);
+    cr_assert(!made || fclose(made) == 0, "%s", to);
+    print_usage(arch, n, &o);
+    if (ours)
+        printf("record of NVRTC: %d of %d texts are on it, %d of these were compiled again, %d of "
+               "them %s; "
+               "%d are not on it and were compiled%s\n",
+               o.known, n, o.again, same ? o.other : o.again,
+               same ? "otherwise than it says" : "by another version, not compared", o.fresh,
+               o.fresh ? ": script/gpu-check --record puts them there" : "");
+    cr_assert_eq(o.bad, 0, "%d of %d texts are refused for %s", o.bad, n, arch);
+    cr_assert_eq(o.other, 0, "%d texts are not what %s says of them", o.other, record_path());
+    cr_assert_geq(o.u.kernels, n, "a text without a kernel");
 }
 
 static void compile_attention(void *status)
@@ -569,8 +672,8 @@ static void compile_attention(void *status)
     const wf_cu_hand h = {
         .section = "flash_kept", .n = 2, .dtype = {WEFT_F32, WEFT_F32}, .wide = 1};
     wf_why why = {0};
-    *(int *)status =
-        wf_cu_render_hand(&h, "attention", &text, &why) || compile_text("sm_90", &text, &why) < 0;
+    *(int *)status = wf_cu_render_hand(&h, "attention", &text, &why) ||
+                     compile_text("sm_90", false, &text, &why) < 0;
 }
 
 enum { NO_NVRTC = 77, EXITS = 8 };
@@ -625,40 +728,28 @@ Test(cuda_nvrtc, processes_end_while_kernels_are_made)
     }
 }
 
-/* WEFT_TEST_SHARE="i n": texts i, i + n, i + 2 n, ... of the sorted names. */
+/* Every text has NVRTC's verdict: its line in the record, or that of the one which is there. */
 Test(cuda_nvrtc, collected, .timeout = 14400)
 {
-    const char *folder = getenv("WEFT_TEST_TEXTS"), *share = getenv("WEFT_TEST_SHARE"), *at = NULL;
+    const char *folder = getenv("WEFT_TEST_TEXTS"), *at = NULL;
+    char wrong[800];
+    record r;
+    wf_why why = {0};
     if (!folder || !*folder)
         cr_skip_test("WEFT_TEST_TEXTS names no folder of texts");
     int n = list_texts(folder);
     if (n == 0)
         cr_skip_test("no text has been collected: none of the GPU's suites has run");
-    wf_why why = {0};
+    n = take_share(folder, n);
+    cr_assert(record_read(&r, record_path(), wrong, sizeof wrong), "%s", wrong);
+    find_recorded(&r, n);
     wf_cu_set_toolkit(getenv("CUDA_HOME"));
+    wf_cu_set_library(getenv("WEFT_NVRTC"));
     if (wf_backend_cuda.available(&why) != 0)
-        cr_skip_test("%d texts are not compiled: %s", n, why.rule);
-    n = keep_share(n);
-    int first = 0, step = 1;
-    if (share)
-        cr_assert(sscanf(share, "%d %d", &first, &step) == 2 && first >= 0 && step > first, "%s",
-                  share);
-    cr_assert_gt(n, first, "%s has %d texts", folder, n);
-    for (const char *arch; (arch = next_arch(&at)) != NULL;) {
-        usage u = {0};
-        int texts = 0, bad = 0, taken = 0;
-        for (int i = first; i < n; i += step, texts++)
-            bad += !compile_one(arch, folder, names[i], &u, &taken);
-        printf("%d texts are kernels of `written_by_hand`\n", taken);
-        texts -= taken;
-        printf("%s: %d texts, %d refused; %d kernels, at most %d registers, <=32: %d, <=64: %d, "
-               "<=128: %d, "
-               "<=168: %d, more: %d; local memory: %d; spill: %d, %lld bytes\n",
-               arch, texts, bad, u.kernels, u.registers, u.of[0], u.of[1], u.of[2], u.of[3],
-               u.of[4], u.local, u.spilling, (long long)u.spilled);
-        cr_assert_eq(bad, 0, "%d of %d texts are refused for %s", bad, texts, arch);
-        cr_assert_geq(u.kernels, texts, "a text without a kernel");
-    }
+        look_up_only(&r, n, why.rule);
+    for (const char *arch; (arch = next_arch(&at)) != NULL;)
+        settle_all(arch, folder, &r, n);
     for (int i = 0; i < n; i++)
-        free(names[i]);
+        free(texts[i].name);
+    record_free(&r);
 }

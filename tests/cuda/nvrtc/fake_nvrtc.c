@@ -6,7 +6,7 @@
  * (tests/jit/shim/machine.h). Objects are kept (store.h), so that a text is compiled once, whichever test asks.
  *
  * FAKE_NVRTC_LOG=file appends the hash and the names of the kernels of each text that is asked for; FAKE_NVRTC_TEXTS=folder
- * keeps the texts themselves, once each, for the real compiler (script/gpu-check). FAKE_NVRTC_BUILTINS=1: compiles only where
+ * keeps the texts themselves, once each, for the real compiler (test_cuda_nvrtc), under the hash of text and contraction. FAKE_NVRTC_BUILTINS=1: compiles only where
  * libnvrtc-builtins is found by its name, as the real one does.
  */
 #include <dlfcn.h>
@@ -300,13 +300,14 @@ static void note(program p, uint64_t hash)
     fclose(f);
 }
 
-static void keep(program p, uint64_t hash)
+static void keep(program p)
 {
     char path[300];
     const char *folder = getenv("FAKE_NVRTC_TEXTS");
     if (!folder || !folder[0])
         return;
-    snprintf(path, sizeof path, "%s/%016llx.cu", folder, (unsigned long long)hash);
+    snprintf(path, sizeof path, "%s/%016llx.cu", folder,
+             (unsigned long long)store_text_hash(p->text, p->contract));
     if (access(path, R_OK) != 0)
         store_write(path, p->text, strlen(p->text));
 }
@@ -353,11 +354,12 @@ int nvrtcCompileProgram(program p, int n, const char *const *options)
                  folder);
         return COMPILATION;
     }
-    const store_key key = store_key_of(2, (const char *[]){FAKE_VERSION, p->text});
+    const store_key key =
+        store_key_of(3, (const char *[]){FAKE_VERSION, p->contract ? "fma" : "", p->text});
     snprintf(target, sizeof target, "%s/%016llx%016llx.so", folder, (unsigned long long)key.a,
              (unsigned long long)key.b);
     note(p, key.a);
-    keep(p, key.a);
+    keep(p);
     return access(target, R_OK) == 0 ? read_image(p, target) : build(p, folder, target);
 }
 

@@ -24,6 +24,11 @@ store_key store_key_of(int n, const char *const parts[])
     return key;
 }
 
+uint64_t store_text_hash(const char *text, bool contract)
+{
+    return store_key_of(2, (const char *[]){contract ? "--fmad=true" : "--fmad=false", text}).a;
+}
+
 bool store_folder(char *folder, size_t n)
 {
     struct stat st;

@@ -15,6 +15,8 @@ typedef struct store_key {
 } store_key;
 
 store_key store_key_of(int n, const char *const parts[]);
+/* What a text that is collected is named by, and its line in the record of NVRTC (tests/jit/nvrtc_record.h): on every machine the same. */
+uint64_t store_text_hash(const char *text, bool contract);
 /* TMPDIR/weft-shim-UID, which is made where it is not; false: others may write there. */
 bool store_folder(char *folder, size_t n);
 /* What lies in a file, to be freed; NULL: nothing, or no memory. */
