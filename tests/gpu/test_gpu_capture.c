@@ -282,7 +282,8 @@ typedef struct shared {
 static weft_status squares(void *self, const weft_tensor *in, int n, weft_tensor *out, int n_out)
 {
     (void)self, (void)n, (void)n_out;
-    out[0] = weft_add(weft_mul(in[0], in[0]), weft_sum(in[0]));
+    weft_tensor sum = weft_sum(in[0]);
+    out[0] = weft_add(weft_mul(in[0], in[0]), sum);
     return weft_error_status(out[0]);
 }
 

@@ -35,7 +35,8 @@ static weft_tensor draws(weft_tensor x, weft_tensor w, weft_tensor classes)
     weft_tensor h = weft_randn(weft_shape(ROWS, COLS), WEFT_F16);
     weft_tensor i = weft_randint(weft_shape(ROWS, COLS), -5, 9);
     weft_tensor keep = weft_bernoulli(weft_shape(ROWS, COLS), 0.4);
-    weft_tensor y = weft_add(weft_mul(x, weft_cast(u, WEFT_F32)), weft_cast(h, WEFT_F32));
+    weft_tensor half = weft_cast(h, WEFT_F32);
+    weft_tensor y = weft_add(weft_mul(x, weft_cast(u, WEFT_F32)), half);
     return weft_where(keep, y, weft_cast(i, WEFT_F32));
 }
 

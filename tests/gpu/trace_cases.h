@@ -18,7 +18,8 @@ static weft_tensor numbers(int64_t rows, int64_t columns)
 
 static weft_tensor here_and_there(weft_tensor x)
 {
-    return weft_softmax(weft_add(weft_gelu(weft_mul(x, weft_f(1.5))), weft_sum(x)), 1);
+    weft_tensor sum = weft_sum(x);
+    return weft_softmax(weft_add(weft_gelu(weft_mul(x, weft_f(1.5))), sum), 1);
 }
 
 static weft_status pure(void *self, const weft_tensor *in, int n, weft_tensor *out, int n_out)
