@@ -8,7 +8,8 @@
 #include "eager/kernels/reduce_vec.h"
 #include "jit/ir/dtype.h"
 
-enum { VN = WF_VBYTES / 4, AT_ONCE = 4 /* registers */ };
+/* Registers at once; of f32 and i32 what is left of four goes by two (32 channels of AVX-512); of halves not: their bits have to be put together. */
+enum { VN = WF_VBYTES / 4, AT_ONCE = 4, PAIRS = WF_VBYTES > 32 };
 typedef int32_t lanes __attribute__((vector_size(WF_VBYTES)));
 typedef int32_t lanes_mem __attribute__((vector_size(WF_VBYTES), aligned(4), may_alias));
 typedef int64_t lanes_64 __attribute__((vector_size(WF_VBYTES))); /* of f64 */
@@ -136,6 +137,9 @@ static int64_t key_f64(double x)
         int64_t k = 0;                                                                             \
         for (; k + AT_ONCE * N_OF(lanes) <= c; k += AT_ONCE * N_OF(lanes)) {                       \
             some_##suffix(out + k, index + k, w, in + k, AT_ONCE);                                 \
+        }                                                                                          \
+        for (; PAIRS && sizeof(type) == 4 && k + 2 * N_OF(lanes) <= c; k += 2 * N_OF(lanes)) {     \
+            some_##suffix(out + k, index + k, w, in + k, 2);                                       \
         }                                                                                          \
         for (; k + N_OF(lanes) <= c; k += N_OF(lanes)) {                                           \
             some_##suffix(out + k, index + k, w, in + k, 1);                                       \
