@@ -241,7 +241,7 @@ endif()
 # Ends of loops are no vectors, for size, but those of AVX-512's copies of some files: what is left of its longest vectors may be 63 elements,
 # and rows of fewer would be all of it. (Halves of 16 columns and more, bytes, truth values: 1.3 to 3 times AVX2's time.)
 set(no_epilogues $<$<C_COMPILER_ID:GNU>:--param=vect-epilogues-nomask=0>)
-set(weft_epilogues cast reduce scan map_i8 map_u8 map_i16)
+set(weft_epilogues cast reduce scan map_i8 map_u8 map_i16 rowwise)
 list(TRANSFORM weft_epilogues REPLACE "(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/eager/kernels/\\1.inc.c")
 file(GLOB weft_no_epilogues CONFIGURE_DEPENDS eager/kernels/*.inc.c)
 list(REMOVE_ITEM weft_no_epilogues ${weft_epilogues})
