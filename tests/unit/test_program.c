@@ -148,7 +148,9 @@ static bool add_step(world *w, wf_program *p)
 static void compare(const wf_view *got, const wf_view *want, int64_t n, int trial)
 {
     const size_t size = wf_dtype_size(got->dtype);
-    for (int64_t i = 0; i < n; i++) {
+    if (memcmp(got->data, want->data, (size_t)n * size) == 0)
+        return;
+    for (int64_t i = 0; i < n; i++) { /* NaNs may differ in their bits */
         const char *a = (const char *)got->data + (size_t)i * size;
         const char *b = (const char *)want->data + (size_t)i * size;
         cr_assert(memcmp(a, b, size) == 0 || (is_nan(a, got->dtype) && is_nan(b, got->dtype)),
