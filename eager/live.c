@@ -47,38 +47,19 @@ static void add(top_list *l, wf_slot *s, weft_tensor t)
     wf_describe(l->me, t, l->top[at].what, sizeof l->top[at].what);
 }
 
-static void walk(top_list *l, wf_ctx *c)
-{
-    uint32_t total =
-        atomic_load_explicit(&c->nchunks, memory_order_acquire) * (uint32_t)WF_CHUNK_SLOTS;
-    for (uint32_t k = 1; k < total; k++) {
-        wf_slot *s = wf_slot_at(c, k);
-        uint64_t state = atomic_load_explicit(&s->state, memory_order_acquire);
-        bool kept = (state & WF_STATE_KEPT) != 0;
-        if ((state & WF_STATE_DEAD) || WF_STATE_SERIAL(state) == 0 || (!kept && c != l->me)) {
-            continue;
-        }
-        weft_tensor t = {k, c->id, WF_STATE_SERIAL(state)};
-        bool pinned = false;
-        wf_slot *held = wf_pin(l->me, t, &pinned, NULL);
-        if (held) {
-            add(l, held, t);
-        }
-        if (pinned) {
-            wf_unpin(l->me, held);
-        }
-    }
-}
-
 int wf_memory_holders(int device, wf_holder *top, int n)
 {
     top_list l = {.me = wf_ctx_get(), .device = device, .most = n < 16 ? n : 16, .top = top};
-    for (uint32_t i = 1; l.me && i < WF_MAX_CTX; i++) {
-        wf_ctx *c = wf_ctx_at(i);
-        if (!c) {
-            break;
+    for (uint32_t i = 1; l.me && i < WF_MAX_CTX && wf_ctx_at(i); i++) {
+        bool pinned;
+        uint32_t k = 0;
+        weft_tensor t;
+        for (wf_slot *s; (s = wf_next_live(l.me, wf_ctx_at(i), &k, &pinned, &t));) {
+            add(&l, s, t);
+            if (pinned) {
+                wf_unpin(l.me, s);
+            }
         }
-        walk(&l, c);
     }
     return l.n;
 }
