@@ -99,11 +99,23 @@ static void open_builtins(void)
     }
 }
 
+/* Of a long path the loader's sentence keeps its end, where the reason stands: as much as an error's has room for (jit/gpu/cache.c). */
+static void keep_end(const char *said)
+{
+    enum { MOST = 97 };
+    const size_t n = strlen(said);
+    const char *from = n > MOST ? said + n - MOST : said;
+    while (from > said && ((unsigned char)*from & 0xc0) == 0x80) { /* not from within a character */
+        from++;
+    }
+    snprintf(reason, sizeof reason, "%s%s", from > said ? "..." : "", from);
+}
+
 static bool take(const char *path)
 {
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
-        snprintf(reason, sizeof reason, "%.180s", dlerror());
+        keep_end(dlerror());
         return false;
     }
     int major = 0, minor = 0;

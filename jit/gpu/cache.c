@@ -398,7 +398,7 @@ const wf_gpu_variant *wf_gpu_variant_of(int ordinal, const wf_gpu_entry *entry_,
     pthread_mutex_lock(&cache.lock);
     const int status = v->status;
     if (status != 0)
-        wf_fail(why, status, "no kernel %s: %.160s", e->kernel.name, v->reason);
+        wf_fail(why, status, "no kernel %s: %.190s", e->kernel.name, v->reason);
     pthread_mutex_unlock(&cache.lock);
     return status == 0 ? v : NULL;
 }

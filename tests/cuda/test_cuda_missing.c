@@ -213,6 +213,17 @@ Test(cuda_missing, no_nvrtc)
                "WEFT_NVRTC");
 }
 
+/* Of a path that fills an error's sentence the reason behind it is left. */
+Test(cuda_missing, no_nvrtc_at_a_long_path)
+{
+    char path[256] = "/nowhere";
+    for (size_t n = strlen(path); n < 220; n = strlen(path)) {
+        snprintf(path + n, sizeof path - n, "/a folder");
+    }
+    with("WEFT_NVRTC", path);
+    check_no_kernels("No such file or directory", "WEFT_NVRTC or CUDA_HOME");
+}
+
 Test(cuda_missing, a_library_that_is_no_nvrtc)
 {
     with("WEFT_NVRTC", "libm.so.6");
