@@ -42,6 +42,17 @@ static bool has_fma(void)
            wf_isa() >= WF_ISA_AVX2; /* kernels are made for what WEFT_ISA leaves */
 }
 
+/* At the end of a test that has checked all that can be without such a kernel: what it did not see is told. */
+static void tell_unless_fma(void)
+{
+    wf_why why = {0};
+    if (!has_fma()) {
+        cr_skip_test("no kernel with an fma was run: %s",
+                     wf_backend_cpu.available(&why) ? why.rule
+                                                    : "WEFT_JIT or WEFT_ISA leave none");
+    }
+}
+
 FN(axpy)
 {
     out[0] = weft_add(weft_mul(in[0], in[1]), in[2]);
@@ -71,6 +82,7 @@ Test(fast_math, contracts_only_what_asked_for_it)
     }
     weft_jit_free(fast);
     weft_jit_free(strict);
+    tell_unless_fma();
 }
 
 FN(root_of_square)
@@ -223,6 +235,7 @@ Test(fast_math, graphs_remember_it)
         weft_graph_free(g);
     }
     cr_assert(!weft_graph_fast_math(NULL));
+    tell_unless_fma();
 }
 
 /* What the file says is "fast", or nothing. */
