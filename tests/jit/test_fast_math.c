@@ -48,8 +48,7 @@ static void tell_unless_fma(void)
     wf_why why = {0};
     if (!has_fma()) {
         cr_skip_test("no kernel with an fma was run: %s",
-                     wf_backend_cpu.available(&why) ? why.rule
-                                                    : "WEFT_JIT or WEFT_ISA leave none");
+                     wf_backend_cpu.available(&why) ? why.rule : "WEFT_JIT or WEFT_ISA leave none");
     }
 }
 
