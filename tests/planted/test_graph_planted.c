@@ -10,7 +10,7 @@
 
 #include "jit/kernels.h"
 
-enum { FUNCTIONS = 400, SMALL = 12 };
+enum { FUNCTIONS = 1000, SMALL = 12 };
 
 /* The first random function that differs, shrunk; NULL: none. */
 static wf_fn *find(way w, failure *x)
