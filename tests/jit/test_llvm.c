@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "eager/exec.h"
@@ -199,6 +200,60 @@ static void check_rare(const job *j, const wf_target *target, bool scalar)
     }
     wf_backend_cpu.unload(e);
     wf_kernel_free(&k);
+}
+
+/* Operands that end before a page nobody may touch, or begin behind one: every number of elements a last, short group has. */
+Test(llvm, nothing_outside_operands)
+{
+    NEED_LLVM();
+    enum { PAGE = 4096, OPERANDS = 3 };
+    static const int types[] = {WEFT_I8, WEFT_BF16, WEFT_F32, WEFT_F64};
+    static const wf_target targets[] = {
+        {.arch = "host"}, {.arch = "x86-64-v3"}, {.arch = "x86-64"}};
+    char *page[OPERANDS];
+    for (int i = 0; i < OPERANDS; i++) {
+        page[i] = mmap(NULL, 3 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        cr_assert_neq((void *)page[i], MAP_FAILED);
+        page[i] += PAGE;
+        cr_assert_eq(mprotect(page[i], PAGE, PROT_READ | PROT_WRITE), 0);
+    }
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        const job j = job_of(WF_OP_ADD, -1, types[t]);
+        wf_kernel k;
+        wf_why why = {0};
+        cr_assert_eq(wf_kernel_of_row(&k, j.op, j.which, j.compute, j.nsrc, j.src, j.dst, &why), 0);
+        for (size_t a = 0; a < sizeof targets / sizeof *targets; a++) {
+            wf_exe *e = llvm_build(&k, &targets[a]);
+            for (int64_t n = 1; n <= 130; n++)
+                for (int at_end = 0; at_end < 2; at_end++) {
+                    const size_t bytes = (size_t)n * wf_dtype_size(types[t]);
+                    void *ptr[OPERANDS];
+                    wf_view v[2];
+                    char want[130 * 8];
+                    for (int i = 0; i < OPERANDS; i++)
+                        ptr[i] = page[i] + (at_end ? PAGE - bytes : 0);
+                    for (int i = 0; i < 2; i++) {
+                        void *x = values_new(types[t], n, i);
+                        memcpy(ptr[i + 1], x, bytes);
+                        free(x);
+                        v[i] = llvm_vector(ptr[i + 1], types[t], n);
+                    }
+                    memset(page[0], 0x5A, PAGE);
+                    const wf_view out = llvm_vector(want, types[t], n);
+                    cr_assert_eq(wf_exec_map(j.op, j.compute, &out, 2, v), 0);
+                    wf_backend_cpu.launch(e, &(wf_launch){ptr, &n, NULL, 0, n, 0});
+                    llvm_compare(ptr[0], want, types[t], n, k.name, &targets[a]);
+                    const char *rest = at_end ? page[0] : page[0] + bytes;
+                    for (size_t b = 0; b < PAGE - bytes; b++)
+                        cr_assert_eq(rest[b], 0x5A, "%s wrote beside its %lld elements", k.name,
+                                     (long long)n);
+                }
+            wf_backend_cpu.unload(e);
+        }
+        wf_kernel_free(&k);
+    }
+    for (int i = 0; i < OPERANDS; i++)
+        munmap(page[i] - PAGE, 3 * PAGE);
 }
 
 Test(llvm, rare_lanes_among_ordinary_ones)
