@@ -396,9 +396,14 @@ static int weight_product(const wf_conv_desc *d, const void *src, const void *dd
     return rc;
 }
 
-/* By oneDNN. Sums of bf16 that may have met what fills up rows are made of f32 copies, which no kernel takes in pairs. */
+/*
+ * By oneDNN. Sums of bf16 that may have met what fills up rows are made of f32 copies, which no kernel takes in pairs. For a
+ * 1 x 1 kernel with a stride jit_bf16_1x1 brings few channels together beyond the end of its own memory: they are brought together here.
+ */
 static int weights_by_dnnl(const wf_conv_desc *d, const void *src, const void *ddst, void *dweight)
 {
+    if (d->dtype == WEFT_BF16 && is_pointwise(d) && !is_product(d) && wf_dnnl_active())
+        return thinned(d, BACKWARD_WEIGHT, (const void *[]){src, dweight, ddst, NULL});
     const int rc = is_narrow(d) ? wf_dnnl_conv_backward_weight(d, src, ddst, dweight)
                                 : by_dnnl(d, BACKWARD_WEIGHT, src, dweight, NULL, ddst);
     return rc == WF_GEMM_UNSUPPORTED && d->dtype == WEFT_BF16 && wf_dnnl_active()

@@ -696,6 +696,34 @@ Test(conv, what_onednn_reads_beside_windows)
     }
 }
 
+/* One tap, strides, few channels: oneDNN 2.6.3 brings the pixels of bf16 weights' gradients together beyond the end of what it has
+ * allocated (conv.c). What lies there are blocks of the heap, which the C library finds spoilt as it joins them. */
+Test(conv, what_onednn_writes_beside_its_memory)
+{
+    static const wf_conv_desc problems[] = {
+        {.n = 4, .c = 7, .h = 4, .w = 34, .o = 6, .stride = {1, 2}},
+        {.n = 4, .c = 2, .h = 8, .w = 34, .o = 47, .stride = {2, 2}},
+        {.n = 2, .c = 6, .h = 4, .w = 18, .o = 10, .stride = {2, 2}},
+        {.n = 1, .c = 8, .h = 3, .w = 26, .o = 37, .stride = {1, 2}},
+        {.n = 4, .c = 13, .h = 8, .w = 34, .o = 47, .stride = {2, 2}},
+    };
+    enum { BLOCKS = 64, BLOCK = 1000 };
+    wf_gemm_set_backend(WF_GEMM_ONEDNN);
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
+        wf_conv_desc d = problems[i];
+        d.dtype = WEFT_BF16;
+        d.kh = d.kw = 1;
+        d.layout = WF_CONV_SRC_NHWC | WF_CONV_DST_NHWC;
+        d = completed(d);
+        all_three(&d);
+        void *block[BLOCKS];
+        for (int k = 0; k < BLOCKS; k++)
+            block[k] = malloc((size_t)(k + 1) * BLOCK);
+        for (int k = 0; k < BLOCKS; k++)
+            free(block[k]);
+    }
+}
+
 /* What fills up rows is no term: an infinity of the image reaches the weights whose windows have it, and no others.
  * (One of the gradient may meet the padding of the image, which is multiplied like the rest.) */
 Test(conv, infinities_reach_their_windows_only)
