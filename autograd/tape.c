@@ -512,13 +512,12 @@ static weft_tensor stale(wf_ctx *c, wf_ref r, const wf_tval *v, const wf_tnode *
 /* A traced call failed before it had computed the value: it may not even have memory. */
 static weft_tensor missing(wf_ctx *c, const wf_tval *v, const wf_tnode *user)
 {
-    char name[WF_NAME_SIZE];
+    char text[WF_BROKEN_SIZE];
     return wf_raise_text(
         c, WEFT_EGRAD, "backward",
         "%s (%s) needs a value that was never computed: in the traced call that made it, %s; "
         "call the function again and differentiate what it gives then",
-        wf_tnode_name(user), user->site ? user->site : "unknown site",
-        wf_broken_text(v->st->write_op, name));
+        wf_tnode_name(user), user->site ? user->site : "unknown site", wf_broken_text(v->st, text));
 }
 
 weft_tensor wf_tape_value(wf_ctx *c, wf_ref r, wf_ref user, int which)

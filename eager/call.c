@@ -42,9 +42,9 @@ __attribute__((noinline, cold)) static int refuse(wf_call *k, wf_slot *s, int i)
         return wf_storage_arrive(s->st, &k->why);
     }
     if (s->st->broken) {
-        char name[WF_NAME_SIZE];
+        char text[WF_BROKEN_SIZE];
         wf_fail(&k->why, WEFT_EINVALID, "operand %d holds no valid value: %s", i,
-                wf_broken_text(s->st->write_op, name));
+                wf_broken_text(s->st, text));
         wf_hint(&k->why, "write it anew (weft_copy_, weft_fill_) before reading it");
     } else {
         wf_fail(&k->why, WEFT_EUNSUPPORTED,
@@ -116,7 +116,8 @@ int wf_call_open(wf_call *k, wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc,
             return k->why.code;
         }
         k->slot[i] = s;
-        if (__builtin_expect(s->st->broken != 0 || foreign(c, s), 0) && refuse(k, s, i)) {
+        if (__builtin_expect(s->st->broken != 0 || foreign(c, s) || wf_storage_spoilt(s->st), 0) &&
+            refuse(k, s, i)) {
             return k->why.code;
         }
         k->tracked |= wf_slot_tracked(s);

@@ -48,6 +48,8 @@ typedef struct wf_device_ops {
     void (*free)(void *block); /* any thread */
     /* The stream's next work comes behind what other streams did to the block. */
     int (*use)(void *block, bool write, wf_why *why);
+    /* The op that wrote the block last has failed on the device, as was told since; NULL: the device tells at once. */
+    bool (*spoilt)(void *block, wf_op *op, const char **site);
     int (*upload)(int ordinal, void *dst, const void *host, size_t n, wf_why *why);
     int (*download)(int ordinal, void *host, const void *src, size_t n, wf_why *why); /* waits */
     int (*synchronize)(int ordinal, wf_why *why);
@@ -160,6 +162,12 @@ int wf_device_adopt(wf_storage *st, wf_why *why);
 void wf_device_finish(int device);
 /* The storage takes part in the stream's next work. Near free for host memory. */
 int wf_device_use(wf_storage *st, bool write, wf_why *why);
+/* Marks st broken if the op that wrote it last has failed on its device since; is it? */
+bool wf_device_spoilt(wf_storage *st);
+static inline bool wf_storage_spoilt(wf_storage *st)
+{
+    return __builtin_expect(st->device != WF_DEVICE_HOST, 0) && wf_device_spoilt(st);
+}
 static inline int wf_storage_use(wf_storage *st, bool write, wf_why *why)
 {
     return __builtin_expect(st->device != WF_DEVICE_HOST, 0) ? wf_device_use(st, write, why) : 0;

@@ -43,6 +43,21 @@ int wf_device_use(wf_storage *st, bool write, wf_why *why)
     return block ? api()->use(block, write, why) : 0;
 }
 
+bool wf_device_spoilt(wf_storage *st)
+{
+    void *block = st->inline_data == WF_STORAGE_DEVICE ? st->deleter_arg : st->order;
+    const wf_device_ops *d = api();
+    wf_op op;
+    const char *site;
+    if (!block || !d->spoilt || !d->spoilt(block, &op, &site)) {
+        return false;
+    }
+    st->write_op = (uint16_t)op;
+    st->write_site = site;
+    atomic_store_explicit(&st->broken, 1, memory_order_release);
+    return true;
+}
+
 int wf_device_adopt(wf_storage *st, wf_why *why)
 {
     void *address; /* the smallest block there is, for what is kept with it */

@@ -183,10 +183,10 @@ int wf_need_value(wf_ctx *c, wf_slot *s, bool write, const char *op, wf_why *why
     }
     if (!rc && s->st->broken == WF_ARRIVING) {
         rc = wf_storage_arrive(s->st, why);
-    } else if (!rc && s->st->broken) {
-        char name[WF_NAME_SIZE];
-        rc = wf_fail(why, WEFT_EINVALID, "it holds no valid value: %s",
-                     wf_broken_text(s->st->write_op, name));
+    } else if (!rc && (s->st->broken || wf_storage_spoilt(s->st))) {
+        char text[WF_BROKEN_SIZE];
+        rc =
+            wf_fail(why, WEFT_EINVALID, "it holds no valid value: %s", wf_broken_text(s->st, text));
         wf_hint(why, "write it anew (weft_copy_, weft_fill_) before reading it");
     }
     return rc;

@@ -167,13 +167,16 @@ const char *wf_write_name(unsigned write, char buf[WF_NAME_SIZE])
     return buf;
 }
 
-const char *wf_broken_text(unsigned write, char buf[WF_NAME_SIZE])
+const char *wf_broken_text(const wf_storage *st, char buf[WF_BROKEN_SIZE])
 {
+    const unsigned write = st->write_op;
+    const char *site = st->write_site;
     if (write == WF_OP_INVALID || write == WF_OP_INPUT || write >= WF_OP_COUNT) {
         return "the call that was to compute it failed";
     }
-    snprintf(buf, WF_NAME_SIZE, "%s failed in the call that wrote it",
-             write == WF_OP_COPY ? "a copy" : wf_rows[write].name);
+    snprintf(buf, WF_BROKEN_SIZE, "%s failed in the call that wrote it%s%.160s%s",
+             write == WF_OP_COPY ? "a copy" : wf_rows[write].name, site ? " (" : "",
+             site ? site : "", site ? ")" : "");
     return buf;
 }
 

@@ -559,9 +559,9 @@ const char *weft_describe(weft_tensor x)
         } else if (s->st->broken &&
                    (s->st->broken != WF_ARRIVING ||
                     wf_storage_arrive(s->st, NULL))) { /* there may be no memory at all */
-            char name[WF_NAME_SIZE];
+            char reason[WF_BROKEN_SIZE];
             add_str(&t, ", holds no valid value: ");
-            add_str(&t, wf_broken_text(s->st->write_op, name));
+            add_str(&t, wf_broken_text(s->st, reason));
         } else {
             wf_view v;
             wf_slot_view(s, &v);

@@ -381,8 +381,9 @@ enum { WF_NAME_SIZE = 64 };
 /* "add_" for WF_OP_ADD, "copy_" for WF_OP_COPY, "fill_" for WF_WRITE_FILL: what the user called to write, in buf if it is not
  * a constant. */
 WF_COLD const char *wf_write_name(unsigned write, char buf[WF_NAME_SIZE]);
-/* "gather failed in the call that wrote it": why a storage whose write_op this is holds no valid value. */
-WF_COLD const char *wf_broken_text(unsigned write, char buf[WF_NAME_SIZE]);
+enum { WF_BROKEN_SIZE = 256 };
+/* "gather failed in the call that wrote it (model.c:12)": why st holds no valid value. */
+WF_COLD const char *wf_broken_text(const wf_storage *st, char buf[WF_BROKEN_SIZE]);
 
 /* The call that the user made, while ops that it is made of run: wf_raise names it and its operands. */
 typedef struct wf_called {

@@ -51,6 +51,11 @@ static int use(void *block, bool write, wf_why *why)
     return wf_cuda_use(block, write, why);
 }
 
+static bool spoilt(void *block, wf_op *op, const char **site)
+{
+    return wf_cuda_spoilt(block, op, site);
+}
+
 /* Waiting after each kernel and telling whose error it is, and looking at what each wrote, goes with launches of their own only, and
  * memory that goes back at once with memory that is handed out for one use. */
 static int graphs_wanted(void)
@@ -104,6 +109,7 @@ const wf_device_ops wf_device_gpu = {.name = "cuda",
                                      .alloc = alloc,
                                      .free = free_block,
                                      .use = use,
+                                     .spoilt = spoilt,
                                      .upload = wf_cuda_upload,
                                      .download = wf_cuda_download,
                                      .synchronize = wf_cuda_synchronize,

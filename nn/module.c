@@ -520,9 +520,9 @@ static void look_at(wf_ctx *c, weft_tensor t, bool is_written, bool is_read, wf_
         wf_fail(why, WEFT_ESHAPE, "several elements of the target share one address");
         wf_hint(why, copy);
     } else if (is_read && broken && broken != WF_ARRIVING) {
-        char name[WF_NAME_SIZE];
+        char text[WF_BROKEN_SIZE];
         wf_fail(why, WEFT_EINVALID, "the %s holds no valid value: %s",
-                is_written ? "target" : "source", wf_broken_text(s->st->write_op, name));
+                is_written ? "target" : "source", wf_broken_text(s->st, text));
         wf_hint(why, "write it anew (weft_copy_, weft_fill_) before reading it");
     }
     wf_end_hold(c, s, how);

@@ -177,6 +177,15 @@ void wf_cuda_words_release(wf_cuda_device *d, const wf_cuda_graph *g, wf_cuda_st
 
 /* Lock held: this thread begins another op; all that may set the words of the one before is queued. */
 void wf_cuda_words_close_op(wf_cuda_device *d);
+/* Lock held: did s's op of this number meet a bad index, as far as waits have seen? Which row's it was, and where. */
+bool wf_cuda_words_failed(wf_cuda_device *d, const wf_cuda_stream *s, uint64_t number, wf_op *op,
+                          const char **site);
+/* Lock held: op of s, this thread's, reads what op `number` of `from` wrote. If that one has a word, and the public call which
+ * it is of is not over, then both are wrong if one is: of scatter_add_ the copy into the target, of nll_loss the mean. */
+void wf_cuda_words_follow(const wf_cuda_stream *from, uint64_t number, const wf_cuda_stream *s,
+                          uint64_t op);
+/* Some op of some device did. */
+extern _Atomic bool wf_cuda_any_failed;
 /* After a wait for s that began when s had queued `work` pieces (NULL: for something else): an error that kernels
  * of any stream found, once. why NULL: it is kept for the next wait. */
 int wf_cuda_words_check(wf_cuda_device *d, wf_cuda_stream *s, uint64_t work, wf_why *why);

@@ -326,9 +326,22 @@ int wf_cuda_use(wf_cuda_block *base, bool write, wf_why *why)
         b->crowd = false;
     } else if (!code) {
         note_read(b, s, op);
+        wf_cuda_words_follow(b->writer.stream, b->writer.op, s, op);
     }
     pthread_mutex_unlock(&d->lock);
     return code;
+}
+
+bool wf_cuda_spoilt(const wf_cuda_block *base, wf_op *op, const char **site)
+{
+    if (!atomic_load_explicit(&wf_cuda_any_failed, memory_order_relaxed)) {
+        return false;
+    }
+    const block *b = (const block *)base;
+    pthread_mutex_lock(&b->device->lock);
+    const bool is = wf_cuda_words_failed(b->device, b->writer.stream, b->writer.op, op, site);
+    pthread_mutex_unlock(&b->device->lock);
+    return is;
 }
 
 int wf_cuda_move(int ordinal, void *dst, const void *src, size_t n, wf_why *why)

@@ -72,6 +72,9 @@ bool wf_cuda_borrow(wf_cuda_block *b);
 /* Call before queueing work that reads b (write: writes it): orders the current stream's next work
  * behind other streams' earlier work on b and notes the use. */
 int wf_cuda_use(wf_cuda_block *b, bool write, wf_why *why);
+/* Was b written last by an op whose kernel met a bad index, as a wait has told since? Then it has no value: op, and where it
+ * was called (NULL: unknown). */
+bool wf_cuda_spoilt(const wf_cuda_block *b, wf_op *op, const char **site);
 
 typedef struct wf_cuda_memory {
     int64_t live_bytes,

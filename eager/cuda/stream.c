@@ -247,6 +247,11 @@ uint64_t wf_cuda_op_begin(wf_cuda_stream *s)
     return here->own[i].op;
 }
 
+uint64_t wf_cuda_op_now(const wf_cuda_stream *s)
+{
+    return is_own(s) ? here->own[s->device->ordinal].op : 0;
+}
+
 /* Lock held: the newest piece of work of s is of this thread's op. */
 static void note_work(wf_cuda_stream *s)
 {

@@ -21,6 +21,8 @@ int wf_cuda_order_work(wf_cuda_stream *s, wf_cuda_stream *other, uint64_t work, 
 cu_handle wf_cuda_end_of(wf_cuda_stream *s);
 /* The number of the op that this thread is about to queue work of on s. */
 uint64_t wf_cuda_op_begin(wf_cuda_stream *s);
+/* The number of this thread's last one on s; 0: its last work was on another stream. */
+uint64_t wf_cuda_op_now(const wf_cuda_stream *s);
 
 /* -- without the lock --------------------------------------------------------------------------------- */
 

@@ -11,11 +11,14 @@
 
 #include "eager/alloc.h"
 #include "eager/cuda/graph.h"
+#include "eager/cuda/stream.h"
 #include "weft/core.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
-enum { WORDS_PER_PAGE = 512 };
+enum { WORDS_PER_PAGE = 512, FAILED = 64 };
+
+_Atomic bool wf_cuda_any_failed;
 
 typedef struct word {
     struct word *next;
@@ -29,6 +32,8 @@ typedef struct word {
     wf_op op;
     const char *site;
     int64_t bound;
+    /* The stream's op that asked for it, and the last one of the same public call that read what that wrote (0: none). */
+    uint64_t number[2];
     bool reported;
     const wf_cuda_graph *graph; /* every launch of it may set the word; NULL: one piece of work */
 } word;
@@ -48,6 +53,14 @@ typedef struct wf_cuda_words {
         const char *site;
         int64_t bound, index;
     } found; /* by a look that could not report it */
+    /* Ops that met a bad index: what they wrote last has no value. The newest FAILED of them. */
+    struct {
+        const wf_cuda_stream *stream;
+        uint64_t number[2];
+        wf_op op;
+        const char *site;
+    } failed[FAILED];
+    uint64_t n_failed;
 } wf_cuda_words;
 
 /* The open words of this thread, a list for each device. */
@@ -151,6 +164,36 @@ static void open_word(wf_cuda_device *d, word *x)
     }
 }
 
+/* Lock held. Results of a graph's launches are told of, but not noted: which launch it was is not known. */
+static void note_failed(wf_cuda_words *w, const word *x)
+{
+    if (!x->graph) {
+        const uint64_t i = w->n_failed++ % FAILED;
+        w->failed[i].stream = x->stream;
+        w->failed[i].number[0] = x->number[0];
+        w->failed[i].number[1] = x->number[1];
+        w->failed[i].op = x->op;
+        w->failed[i].site = x->site;
+        atomic_store_explicit(&wf_cuda_any_failed, true, memory_order_relaxed);
+    }
+}
+
+bool wf_cuda_words_failed(wf_cuda_device *d, const wf_cuda_stream *s, uint64_t number, wf_op *op,
+                          const char **site)
+{
+    const wf_cuda_words *w = d->words;
+    const uint64_t n = !w || !s ? 0 : w->n_failed < FAILED ? w->n_failed : FAILED;
+    for (uint64_t i = 0; i < n; i++) {
+        if (w->failed[i].stream == s &&
+            (w->failed[i].number[0] == number || w->failed[i].number[1] == number)) {
+            *op = w->failed[i].op;
+            *site = w->failed[i].site;
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Lock held. Looks at all words and takes back those of s (NULL: of none) that are over, given that `work`
  * pieces are done. */
 static void look(wf_cuda_words *w, wf_cuda_stream *s, uint64_t work)
@@ -161,6 +204,7 @@ static void look(wf_cuda_words *w, wf_cuda_stream *s, uint64_t work)
         int64_t index = *x->host;
         if (index != -1 && !x->reported) {
             x->reported = true;
+            note_failed(w, x);
             if (!w->found.set) {
                 w->found.set = true;
                 w->found.op = x->op;
@@ -276,6 +320,8 @@ int wf_cuda_error_word(int ordinal, wf_op op, const char *site, int64_t bound,
         x->op = op;
         x->site = site;
         x->bound = bound;
+        x->number[0] = wf_cuda_op_now(s);
+        x->number[1] = 0;
         x->reported = false;
         x->graph = s->capture;
         x->open = false;
@@ -295,6 +341,19 @@ int wf_cuda_error_word(int ordinal, wf_op op, const char *site, int64_t bound,
     return !x                   ? wf_cuda_code(why)
            : wf_cuda_marking(s) ? wf_cuda_mark_word(s->capture, *device_address, why)
                                 : 0;
+}
+
+void wf_cuda_words_follow(const wf_cuda_stream *from, uint64_t number, const wf_cuda_stream *s,
+                          uint64_t op)
+{
+    for (int i = 0; i < n_unsited && from == s; i++) {
+        word *x = unsited[i].word;
+        if (unsited[i].device == s->device && unsited[i].generation == s->device->generation &&
+            x->serial == unsited[i].serial && x->stream == s &&
+            (x->number[0] == number || x->number[1] == number) && x->number[0] != op) {
+            x->number[1] = op;
+        }
+    }
 }
 
 void wf_cuda_sited(const char *site)

@@ -271,6 +271,43 @@ Test(gpu_copies, an_error_of_the_device_comes_out_of_the_first_read)
     cr_assert_eq(weft_item_f64(weft_sum(h)), 6, "until it is written anew");
 }
 
+/* Has t no value, and is it `op` at a line of this file that is to blame? */
+static void check_spoilt(weft_tensor t, const char *op)
+{
+    double v[N];
+    char blamed[64];
+    snprintf(blamed, sizeof blamed, "%s failed in the call that wrote it (", op);
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(weft_to_array(t, v, N, WEFT_F64), WEFT_EINVALID, "%s", op);
+        cr_expect(strstr(weft_last_error(), blamed), "%s", weft_last_error());
+        cr_expect(strstr(weft_last_error(), "test_gpu_copies.c:"), "%s", weft_last_error());
+    }
+    cr_assert_eq(weft_error_status(weft_add(t, weft_f(1))), WEFT_EINVALID, "%s", op);
+    cr_assert_neq(weft_add_(t, weft_f(1)), WEFT_OK, "%s", op);
+    cr_assert_eq(weft_to_array(t, v, N, WEFT_F64), WEFT_EINVALID, "%s", op);
+}
+
+/* After a bad index was told, by whatever wait, what the op wrote has no value, until it is written anew; all else has. */
+Test(gpu_copies, what_a_failed_op_wrote_stays_without_a_value)
+{
+    weft_tensor x = make_source(1, 47), other = twice(x);
+    weft_tensor bad = weft_to(weft_full(weft_shape(3), N, WEFT_I64), gpu0);
+    weft_tensor y = weft_index_select(x, 0, bad);
+    cr_assert_eq(weft_synchronize(gpu0), WEFT_EINDEX);
+    check_spoilt(y, "index_select");
+    cr_assert_eq(weft_fill_(y, 2), WEFT_OK);
+    cr_assert_eq(weft_item_f64(weft_sum(y)), 6);
+    weft_tensor target = weft_zeros(weft_shape(4), WEFT_F32);
+    target = weft_to(target, gpu0);
+    cr_assert_eq(weft_scatter_add_(target, 0, bad, y), WEFT_OK, "%s", weft_last_error());
+    cr_assert_eq(weft_synchronize(gpu0), WEFT_EINDEX);
+    check_spoilt(target, "scatter_add");
+    double v[N];
+    cr_assert_eq(weft_to_array(other, v, N, WEFT_F64), WEFT_OK, "%s", weft_last_error());
+    cr_assert_eq(weft_to_array(bad, v, 3, WEFT_F64), WEFT_OK, "%s", weft_last_error());
+    cr_assert_eq(weft_item_f64(weft_sum(y)), 6);
+}
+
 #ifndef WEFT_GPU_RUNNER
 /* What all of the above would see if nobody waited: the memory as it was. */
 Test(gpu_copies, a_forgotten_wait_shows)
