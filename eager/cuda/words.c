@@ -182,7 +182,7 @@ bool wf_cuda_words_failed(wf_cuda_device *d, const wf_cuda_stream *s, uint64_t n
                           const char **site)
 {
     const wf_cuda_words *w = d->words;
-    const uint64_t n = !w || !s ? 0 : w->n_failed < FAILED ? w->n_failed : FAILED;
+    const uint64_t n = !w || !s || !number ? 0 : w->n_failed < FAILED ? w->n_failed : FAILED;
     for (uint64_t i = 0; i < n; i++) {
         if (w->failed[i].stream == s &&
             (w->failed[i].number[0] == number || w->failed[i].number[1] == number)) {
