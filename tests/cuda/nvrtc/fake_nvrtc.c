@@ -300,16 +300,16 @@ static void note(program p, uint64_t hash)
     fclose(f);
 }
 
-static void keep(program p)
+/* False: the text is lost, and nobody would miss it among those that are collected. */
+static bool keep(program p)
 {
     char path[300];
     const char *folder = getenv("FAKE_NVRTC_TEXTS");
     if (!folder || !folder[0])
-        return;
+        return true;
     snprintf(path, sizeof path, "%s/%016llx.cu", folder,
              (unsigned long long)store_text_hash(p->text, p->contract));
-    if (access(path, R_OK) != 0)
-        store_write(path, p->text, strlen(p->text));
+    return access(path, R_OK) == 0 || store_write(path, p->text, strlen(p->text));
 }
 
 static bool has_builtins(program p)
@@ -359,7 +359,10 @@ int nvrtcCompileProgram(program p, int n, const char *const *options)
     snprintf(target, sizeof target, "%s/%016llx%016llx.so", folder, (unsigned long long)key.a,
              (unsigned long long)key.b);
     note(p, key.a);
-    keep(p);
+    if (!keep(p)) {
+        snprintf(p->log, sizeof p->log, "FAKE_NVRTC_TEXTS: a text cannot be kept");
+        return COMPILATION;
+    }
     return access(target, R_OK) == 0 ? read_image(p, target) : build(p, folder, target);
 }
 
