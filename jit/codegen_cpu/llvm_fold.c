@@ -6,12 +6,9 @@
  */
 #include "jit/codegen_cpu/llvm_fold.h"
 
+#include <immintrin.h>
 #include <math.h>
 #include <string.h>
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 #include "jit/ir/dict_c.h"
 
@@ -103,7 +100,6 @@ FOLD(or_bool, bool, BOR, false)
 FOLD(and_bool, bool, BAND, true)
 
 /* -- the same of f32 in registers ------------------------------------------------------------------------------------ */
-#if defined(__x86_64__)
 #define QUICK __attribute__((target("avx2"), always_inline)) static inline
 QUICK __m128 add_four(__m128 a, __m128 b)
 {
@@ -166,7 +162,6 @@ QUICK __m256 eight(const float *now, const float *before, int64_t seen, int i)
     }
 IN_REGISTERS(add_f32, add_four, add_eight)
 IN_REGISTERS(min_f32, least_four, least_eight)
-#endif
 
 #define ROW(name, sign, ordered) ROW_BY(name, name, sign, ordered)
 #define ROW_BY(lanes, name, sign, ordered)                                                         \
@@ -190,13 +185,11 @@ static const wf_llr_folding foldings[WF_LLR_FOLDS] = {
 
 const wf_llr_folding *wf_llr_folding_of(wf_llr_fold fold)
 {
-#if defined(__x86_64__)
     static const wf_llr_folding add = ROW_BY(add_f32_avx2, add_f32, UINT64_C(1) << 31, true);
     static const wf_llr_folding min = ROW_BY(min_f32_avx2, min_f32, UINT64_C(1) << 31, false);
     if (fold == WF_LLR_ADD_F32 && __builtin_cpu_supports("avx2"))
         return &add;
     if (fold == WF_LLR_MIN_F32 && __builtin_cpu_supports("avx2"))
         return &min;
-#endif
     return &foldings[fold];
 }
