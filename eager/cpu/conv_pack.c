@@ -117,7 +117,7 @@ static void add(const wf_conv_partials *p, int64_t offset, int64_t n, float *out
     }
 }
 
-void wf_conv_unpack(const wf_conv_blocks *b, int64_t o0, int64_t o1, int64_t channels, int64_t kh,
+bool wf_conv_unpack(const wf_conv_blocks *b, int64_t o0, int64_t o1, int64_t channels, int64_t kh,
                     int64_t kw, const wf_conv_partials *p, int dtype, void *weight, int64_t o_step)
 {
     _Alignas(64) float sum[MAX_BLOCK], lines[MAX_BLOCK];
@@ -126,6 +126,7 @@ void wf_conv_unpack(const wf_conv_blocks *b, int64_t o0, int64_t o1, int64_t cha
     const int64_t area = kh * kw, of_block = b->o * b->c * area, step = area * b->o;
     const int64_t most = (of_block < TURNED ? TURNED / of_block : 1) * b->c;
     const size_t size = wf_dtype_size(dtype);
+    bool finite = true;
     for (int64_t o = o0; o < o1; o += b->o)
         for (int64_t first = 0; first < channels; first += most) {
             const int64_t count = channels - first < most ? channels - first : most;
@@ -145,12 +146,14 @@ void wf_conv_unpack(const wf_conv_blocks *b, int64_t o0, int64_t o1, int64_t cha
             const void *turned = lines;
             if (dtype == WEFT_BF16) {
                 kernels->cast[WEFT_BF16][WEFT_F32](rounded, lines, (size_t)(count * step));
+                finite = kernels->finite(rounded, (size_t)(count * step)) && finite;
                 turned = rounded;
             }
             kernels->pack[wf_width(dtype)](
                 (char *)weight + (size_t)(o * o_step + first * area) * size, o_step, turned, 1,
                 b->o, (size_t)b->o, (size_t)(count * area));
         }
+    return finite;
 }
 
 bool wf_conv_unpacks(const wf_conv_blocks *b, int64_t channels, int64_t kh, int64_t kw)

@@ -58,8 +58,9 @@ enum { WF_CONV_PARTIALS = 8 };
 /* Whether wf_conv_unpack takes the layout. */
 bool wf_conv_unpacks(const wf_conv_blocks *b, int64_t channels, int64_t kh, int64_t kw);
 
-/* The way back: output channels [o0, o1) of the sum, added as a tree of neighbours, rounded to dtype (f32 or bf16) once. */
-void wf_conv_unpack(const wf_conv_blocks *b, int64_t o0, int64_t o1, int64_t channels, int64_t kh,
+/* The way back: output channels [o0, o1) of the sum, added as a tree of neighbours, rounded to dtype (f32 or bf16) once.
+ * false: bf16, and an element is not finite. */
+bool wf_conv_unpack(const wf_conv_blocks *b, int64_t o0, int64_t o1, int64_t channels, int64_t kh,
                     int64_t kw, const wf_conv_partials *p, int dtype, void *weight, int64_t o_step);
 
 #endif

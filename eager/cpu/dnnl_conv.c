@@ -601,37 +601,12 @@ static void release(conv_job *w)
 }
 
 /*
- * Gradients of bf16 weights: the kernels take pixels in pairs, and what fills up a row times an infinity of the image is a NaN in
- * sums that have no such term (jit_bf16 on AVX512_BF16). Where an element of out[begin, end) is not finite the caller computes
- * all of them by other means. Looked at while a cache near by has them.
- */
-static void look_at_sums(conv_job *w, const char *out, int64_t begin, int64_t end)
-{
-    if (w->d->dtype != WEFT_BF16)
-        return;
-    /* An exponent of ones and the least bit of one more carry into the sign's place, and no further. */
-    enum { STEP = 32 };
-    typedef uint16_t some __attribute__((vector_size(2 * STEP)));
-    const uint16_t *y = (const uint16_t *)(const void *)out;
-    some carried = {0};
-    unsigned found = 0;
-    int64_t i = begin;
-    for (; i + STEP <= end; i += STEP) {
-        some x;
-        memcpy(&x, y + i, sizeof x);
-        carried |= (x & 0x7F80) + 0x80;
-    }
-    for (int k = 0; k < STEP; k++)
-        found |= carried[k];
-    for (; i < end; i++)
-        found |= (y[i] & 0x7F80U) + 0x80;
-    if (found & 0x8000)
-        fail(w, WF_GEMM_UNSUPPORTED);
-}
-
-/*
  * Adds the partial sums of a task of output channels as a tree and puts them in their place: of channels [begin, end) of
  * it where the layout is one that is unpacked here, else of all with the first.
+ *
+ * Gradients of bf16 weights: the kernels take pixels in pairs, and what fills up a row times an infinity of the image is a NaN in
+ * sums that have no such term (jit_bf16 on AVX512_BF16). Where an element is not finite the caller computes all of them by
+ * other means. They are looked at as they are rounded: weights of short images are written past the caches.
  */
 static int place(conv_job *w, int64_t other, char *base, int64_t count, int64_t begin, int64_t end)
 {
@@ -643,9 +618,9 @@ static int place(conv_job *w, int64_t other, char *base, int64_t count, int64_t 
     if (v->blocks.o) {
         wf_conv_partials p = {(const float *)(const void *)base,
                               (int64_t)(w->part_bytes / sizeof(float)), count};
-        wf_conv_unpack(&v->blocks, begin, end, d->c, d->kh, d->kw, &p, d->dtype, out, per_o);
-        look_at_sums(w, out, begin * per_o, end * per_o);
-        return WF_GEMM_OK;
+        return wf_conv_unpack(&v->blocks, begin, end, d->c, d->kh, d->kw, &p, d->dtype, out, per_o)
+                   ? WF_GEMM_OK
+                   : WF_GEMM_UNSUPPORTED;
     }
     if (begin > 0)
         return WF_GEMM_OK;
@@ -661,8 +636,9 @@ static int place(conv_job *w, int64_t other, char *base, int64_t count, int64_t 
     key.v[KIND] += REORDER;
     wf_dnnl_plan *plan = wf_dnnl_get(&key, &reorder_recipe);
     const int rc = plan ? wf_dnnl_run(plan, (void *[]){base, out}) : WF_GEMM_NOMEM;
-    if (!rc)
-        look_at_sums(w, out, 0, key.v[O] * per_o);
+    if (!rc && d->dtype == WEFT_BF16 &&
+        !wf_kernels_now()->finite((const uint16_t *)(const void *)out, (size_t)(key.v[O] * per_o)))
+        return WF_GEMM_UNSUPPORTED;
     return rc;
 }
 

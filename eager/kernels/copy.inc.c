@@ -1125,6 +1125,16 @@ static unsigned range(const int64_t *index, size_t n, int64_t extent)
     return (sign >> 63 ? WF_FROM_END : 0u) | (bits >> 63 ? WF_OUTSIDE : 0u);
 }
 
+static bool finite(const uint16_t *bf16, size_t n)
+{
+    int16_t most = 0;
+    for (size_t i = 0; i < n; i++) {
+        const int16_t size = (int16_t)(bf16[i] & 0x7FFF);
+        most = size > most ? size : most;
+    }
+    return most < 0x7F80;
+}
+
 PACK(uint8_t, 1)
 PACK(uint16_t, 2)
 PACK(uint32_t, 4)
@@ -1166,4 +1176,5 @@ const wf_kernels WF_SYM(wf_kernels) = {
     .stream = stream,
     .fence = fence,
     .range = range,
+    .finite = finite,
 };

@@ -80,6 +80,7 @@ typedef struct wf_kernels {
     void (*fence)(void); /* orders non-temporal stores before what follows */
     /* WF_FROM_END if an index is negative, WF_OUTSIDE if one is not in [-extent, extent). */
     unsigned (*range)(const int64_t *index, size_t n, int64_t extent);
+    bool (*finite)(const uint16_t *bf16, size_t n); /* all of them */
 } wf_kernels;
 
 extern const wf_kernels wf_kernels_sse2, wf_kernels_avx2, wf_kernels_avx512;

@@ -477,6 +477,29 @@ Test(copy, large_transposes)
         }
 }
 
+/* What is not finite is found wherever it is, at every instruction set, and nothing else is taken for it. */
+Test(copy, finite_bf16)
+{
+    enum { MOST = 150 };
+    static const uint16_t largest[] = {0x7F7F, 0xFF7F}, others[] = {0x7F80, 0xFF80, 0x7F81, 0xFFFF};
+    uint16_t x[MOST];
+    for (int isa = 0; isa <= isa_most(); isa++) {
+        wf_set_isa(isa);
+        for (size_t n = 0; n <= MOST; n++) {
+            for (size_t i = 0; i < n; i++)
+                x[i] = largest[i % 2];
+            cr_assert(wf_kernels_now()->finite(x, n), "%zu elements, isa %d", n, isa);
+            for (size_t i = 0; i < n; i++) {
+                const uint16_t was = x[i];
+                x[i] = others[(i + n) % 4];
+                cr_assert(!wf_kernels_now()->finite(x, n), "%zu of %zu, isa %d", i, n, isa);
+                x[i] = was;
+            }
+        }
+    }
+    wf_set_isa(WF_NISA);
+}
+
 /* One element everywhere, of every type as every other. */
 Test(copy, one_element)
 {
