@@ -65,6 +65,7 @@ static inline __attribute__((always_inline)) void draw_group(uint64_t *q, uint64
         c2[g] = c3[g] = zero;
     }
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+#pragma GCC unroll 10
     for (unsigned round = 0; round < 10; round++) {
         const vec v0 = zero + k0, v1 = zero + k1;
         for (unsigned g = 0; g < GROUP; g++) {
