@@ -5,11 +5,13 @@
  * Floats have a row of their own, and other rows where the exponent is a number: a square takes 1/28 of the row's time. What
  * is written here is at most 2 ULP off and has the row's special values (IEEE 754-2019, 9.2.1). Integer powers are exact and wrap, as all integer arithmetic here, so they cannot go through it. An
  * exponent that is a number is walked bit by bit on the host (in a trace its bits are numbers of the call, so that a plan
- * holds for all exponents of a length); an exponent tensor takes as many steps as its type has bits.
+ * holds for all exponents of a length); an exponent tensor takes as many steps as its largest element has bits, or as its type
+ * has where nothing is to be read: in a trace and on a device.
  */
 
 #include "eager/api.h"
 #include "eager/call.h"
+#include "eager/device.h"
 
 static weft_tensor mul(weft_tensor a, weft_tensor b)
 {
@@ -29,11 +31,10 @@ static int kind_of(weft_tensor t)
     return weak ? (int)t.context : dt == WEFT_DTYPE_DEFAULT ? 3 : wf_dtype_kind(dt);
 }
 
-/* The exponent, if it is a number and the power of tensor a is written in other rows; else 0. Halves have none of two rows:
- * it would be rounded twice. */
+/* The exponent, if it is a number and the power of tensor a is written in other rows; else 0. */
 static double other_rows(weft_tensor a, weft_tensor b)
 {
-    static const double exponents[] = {2, 3, 0.5, -0.5, -1, 4, -2}; /* from 4 on: two rows */
+    static const double exponents[] = {2, 3, 0.5, -0.5, -1, 4, -2};
     bool weak;
     if (!wf_is_scalar(b) || wf_is_scalar(a)) {
         return 0;
@@ -45,7 +46,7 @@ static double other_rows(weft_tensor a, weft_tensor b)
     const double e = wf_scalar_f64(b);
     for (size_t i = 0; i < sizeof exponents / sizeof *exponents; i++) {
         if (e == exponents[i]) {
-            return i >= 5 && dt != WEFT_F32 && dt != WEFT_F64 ? 0 : e;
+            return e;
         }
     }
     return 0;
@@ -62,6 +63,11 @@ bool wf_api_power_apart(weft_tensor a, weft_tensor b)
 
 static weft_tensor float_power(weft_tensor a, double e)
 {
+    bool weak;
+    const int dt = wf_api_dtype(a, &weak);
+    if ((e == 4 || e == -2) && dt != WEFT_F32 && dt != WEFT_F64) { /* two rows, rounded once */
+        return (weft_cast)(float_power((weft_cast)(a, WEFT_F32), e), (weft_dtype)dt);
+    }
     if (e <= -1) {
         const weft_tensor r = wf_op1(WF_OP_RECIPROCAL, NULL, a);
         return e == -1 ? r : square(r);
@@ -99,11 +105,23 @@ static weft_tensor by_bits(weft_tensor a, int64_t e)
     return mul(squared, r);
 }
 
+/* How many bits the elements of b have below a sign: of what is 0 or less one, which says whether a power of -1 is. */
+static int bits_of(weft_tensor b, int all)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (!c || c->recorder || wf_device_of_handle(c, b) != WF_DEVICE_HOST || weft_numel(b) <= 0) {
+        return all;
+    }
+    const weft_reduce_args args = {.x = b};
+    const int64_t most = weft_item_i64((weft_max)(&args));
+    return most <= 1 ? 1 : 64 - __builtin_clzll((unsigned long long)most);
+}
+
 /* a^b where b >= 0. Below that a whole number is left of a^b only if a is 1 or -1; else 0. */
 static weft_tensor by_tensor(weft_tensor a, weft_tensor b, int dtype)
 {
     bool has_sign = dtype != WEFT_U8;
-    int bits = 8 * (int)wf_dtype_size(dtype) - has_sign;
+    int bits = bits_of(b, 8 * (int)wf_dtype_size(dtype) - has_sign);
     weft_tensor r = weft_i(1), squared = a;
     for (int k = 0; k < bits; k++) {
         weft_tensor bit = wf_op2(WF_OP_SHIFT_RIGHT, NULL, b, weft_i(k));

@@ -102,7 +102,7 @@ WEFT_API weft_tensor weft_floor_divide(weft_tensor a, weft_tensor b);
 WEFT_API weft_tensor weft_remainder(weft_tensor a, weft_tensor b); /* a - floor(a/b)*b: sign of b */
 WEFT_API weft_tensor weft_fmod(weft_tensor a, weft_tensor b);      /* a - trunc(a/b)*b: sign of a */
 /* a^b. Of integers: exact, wraps; b < 0 is an error if b is a number, else gives 1 / a truncated (0 where a is 0). Of a float
- * tensor to the number 2, 3, -1, 0.5 or -0.5, of f32 and f64 to 4 or -2, too: by products or roots, at most 2 ULP off. */
+ * tensor to the number 2, 3, 4, -1, -2, 0.5 or -0.5: by products or roots, at most 2 ULP off (of halves one rounding). */
 WEFT_API weft_tensor weft_pow(weft_tensor a, weft_tensor b);
 WEFT_API weft_tensor weft_maximum(weft_tensor a, weft_tensor b);  /* NaN if either is; -0 < +0 */
 WEFT_API weft_tensor weft_minimum(weft_tensor a, weft_tensor b);  /* NaN if either is; -0 < +0 */
