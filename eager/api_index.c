@@ -297,18 +297,42 @@ static weft_tensor replace(const places *p, weft_tensor lines, weft_tensor at, w
     return wf_op3(WF_OP_WHERE, NULL, hit, take_lines(values, w.source), lines);
 }
 
+/* Do gradients flow through them? */
+static bool differentiated(const places *p, weft_tensor lines, weft_tensor values)
+{
+    return wf_grad_enabled(p->a.c) && (weft_requires_grad(lines) || weft_requires_grad(values));
+}
+
+/* The same for those: values that win are added to -0, which is where they go, and the others as -0, so that every bit of the result is
+ * one of theirs. What the values get of its gradient is then read where they went, m elements, and not brought together out
+ * of all lines. */
+static weft_tensor replace_smoothly(const places *p, weft_tensor lines, weft_tensor at,
+                                    weft_tensor values, int64_t m)
+{
+    int64_t axis = 0, tall[WF_MAX_RANK] = {p->lines}, each[WF_MAX_RANK] = {m};
+    const winners w = find(p, at, m);
+    for (int i = 1; i < p->rank; i++) {
+        tall[i] = each[i] = 1;
+    }
+    const weft_tensor hit = wf_api_reshape(w.hit, p->rank, tall);
+    weft_tensor wins = wf_op2(WF_OP_EQUAL, NULL, take_lines(w.source, at), range(m));
+    wins = wf_api_reshape(wins, p->rank, each);
+    lines = wf_op3(WF_OP_WHERE, NULL, hit, weft_f(-0.0), lines);
+    values = wf_op3(WF_OP_WHERE, NULL, wins, values, weft_f(-0.0));
+    return wf_op3(WF_OP_INDEX_ADD, &(wf_attr){.n_ints = 1, .ints = &axis}, lines, at, values);
+}
+
 enum { SMALL = 4 << 20 }; /* bytes that one thread writes before several could have begun */
 
-/* Nothing wants to know how the result came about, and it is small enough. */
-static bool may_write(const places *p, weft_tensor lines, weft_tensor values, int64_t m)
+/* Are there lines to write, and few enough? */
+static bool may_write(const places *p, int64_t m)
 {
     int64_t row = (int64_t)wf_dtype_size(p->a.type.dtype), all;
     for (int i = 1; i < p->rank; i++) {
         row *= p->dims[i]; /* those of a tensor: no overflow where there are elements */
     }
     return at_hand(p) && p->lines > 0 && row > 0 && !__builtin_mul_overflow(row, m, &all) &&
-           all <= SMALL &&
-           (!wf_grad_enabled(p->a.c) || !(weft_requires_grad(lines) || weft_requires_grad(values)));
+           all <= SMALL;
 }
 
 #define WRITE(type)                                                                                \
@@ -353,7 +377,8 @@ weft_tensor(weft_index_put)(weft_tensor x, const weft_tensor *indices, int n, we
     } else {
         int64_t m = wf_type_numel(&p.index), axis = 0, first = p.dims[0];
         weft_tensor lines = wf_api_reshape(x, p.rank, p.dims);
-        const bool writes = !accumulate && m > 0 && may_write(&p, lines, y, m);
+        const bool smooth = !accumulate && differentiated(&p, lines, y);
+        const bool writes = !accumulate && !smooth && m > 0 && may_write(&p, m);
         join_indices(&p, indices, n, accumulate);
         weft_tensor at = wf_api_reshape(p.at, 1, &m);
         p.dims[0] = m;
@@ -362,6 +387,7 @@ weft_tensor(weft_index_put)(weft_tensor x, const weft_tensor *indices, int n, we
         y = m == 0 ? wf_op1(WF_OP_COPY, NULL, lines)
             : accumulate
                 ? wf_op3(WF_OP_INDEX_ADD, &(wf_attr){.n_ints = 1, .ints = &axis}, lines, at, y)
+            : smooth ? replace_smoothly(&p, lines, at, y, m)
             : writes ? write_lines(lines, at, y, m)
                      : replace(&p, lines, at, y, m);
         y = wf_api_reshape(y, p.a.type.rank, p.a.type.dims);

@@ -652,6 +652,36 @@ static weft_status put_traced(void *self, const weft_tensor *in, int n_in, weft_
     return weft_error_status(out[0]);
 }
 
+/* Of y = index_put(x, i, v): a line that was written gives its gradient, every bit of it, to the last value that was put there, and
+ * others give theirs to x. */
+static void check_shares(weft_tensor x, weft_tensor v, weft_tensor i, weft_tensor y)
+{
+    const int64_t lines = weft_dim(x, 0), row = weft_numel(x) / lines, m = weft_numel(i);
+    int64_t *at = malloc((size_t)m * sizeof *at), *last = malloc((size_t)lines * sizeof *last);
+    float *g = malloc((size_t)(lines * row) * sizeof *g),
+          *dv = malloc((size_t)(m * row) * sizeof *dv);
+    weft_tensor dy = weft_mul(
+                    weft_cast(weft_randint(weft_shape(lines, 2, row / 2), -2, 2), WEFT_F32),
+                    weft_f(-0.5)),
+                got;
+    cr_assert_eq(weft_grad_of(.outputs = &y, .n_outputs = 1, .inputs = &v, .n_inputs = 1,
+                              .grads = &got, .grad_outputs = &dy),
+                 WEFT_OK, "%s", weft_last_error());
+    cr_assert_eq(weft_to_array(weft_cast(i, WEFT_I64), at, m, WEFT_I64), WEFT_OK);
+    cr_assert_eq(weft_to_array(dy, g, lines * row, WEFT_F32), WEFT_OK);
+    cr_assert_eq(weft_to_array(got, dv, m * row, WEFT_F32), WEFT_OK);
+    for (int64_t k = 0; k < m; k++) {
+        last[(at[k] + lines) % lines] = k;
+    }
+    for (int64_t k = 0; k < m * row; k++) {
+        const int64_t line = (at[k / row] + lines) % lines;
+        const float share = last[line] == k / row ? g[line * row + k % row] : 0;
+        cr_assert(memcmp(&share, &dv[k], sizeof share) == 0, "value %d gets %g, not %g", (int)k,
+                  (double)dv[k], (double)share);
+    }
+    free(at), free(last), free(g), free(dv);
+}
+
 /* Written in order, made of other rows (for a trace, and for gradients), and too large to be written in order: the same bits. */
 Test(compositions, writing_by_indices_has_one_result)
 {
@@ -664,6 +694,13 @@ Test(compositions, writing_by_indices_has_one_result)
         weft_tensor x = weft_randn(S(lines, 2, inner)), i = weft_randint(S(m), -lines, lines), got;
         weft_tensor in[4] = {x, weft_randn(n > 1 ? S(m, inner) : S(m, 2, inner)),
                              weft_cast(i, k % 2 ? WEFT_I32 : WEFT_I64), weft_randint(S(m), -2, 2)};
+        if (!add) { /* every bit of these, too */
+            static const float rare[] = {-0.0f, INFINITY, NAN};
+            for (int r = 0; r < 3; r++) {
+                weft_fill_(weft_select(weft_reshape(in[1], S(-1)), 0, 2 * r), (double)rare[r]);
+                weft_fill_(weft_select(weft_reshape(x, S(-1)), 0, 3 * r), (double)rare[r]);
+            }
+        }
         weft_tensor y = weft_index_put(x, in + 2, n, in[1], add);
         weft_jit *j = weft_jit_trace(put_traced, &add, .always_record = true);
         cr_assert_eq(weft_jit_call(j, in, 2 + n, &got, 1), WEFT_OK, "%s", weft_last_error());
@@ -673,6 +710,9 @@ Test(compositions, writing_by_indices_has_one_result)
         got = weft_index_put(x, in + 2, n, in[1], add);
         cr_assert(weft_requires_grad(got));
         check_bits("with gradients", y, got);
+        if (n == 1 && !add) {
+            check_shares(x, in[1], in[2], got);
+        }
         weft_jit_free(j);
         weft_scope_end(sc);
     }
