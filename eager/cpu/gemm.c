@@ -15,6 +15,7 @@
 #include "eager/cpu/dnnl.h"
 #include "eager/cpu/gemm_impl.h"
 #include "eager/cpuid.h"
+#include "eager/exec.h"
 #include "eager/kernels/kernels.h"
 #include "eager/pool.h"
 #include "jit/ir/dtype.h"
@@ -820,6 +821,33 @@ static int no_terms(const wf_gemm_desc *d)
     return rc;
 }
 
+/* Sums of one term are a * b + 0, rounded once. Elementwise that is quicker where tiles are mostly empty, as of a number times a
+ * vector, and of f16, which tiles widen first. */
+enum { ONE_TERM = 1 << 10 /* results */, THIN = 8 /* rows or columns */ };
+static bool is_one_term(const wf_gemm_desc *d)
+{
+    return d->k == 1 && !d->bias && d->batch * d->m * d->n >= ONE_TERM &&
+           (d->m < THIN || d->n < THIN || d->dtype == WEFT_F16);
+}
+static int one_term(const wf_gemm_desc *d)
+{
+    static const uint64_t zero;
+    const wf_view to = {.data = d->c,
+                        .dtype = (uint8_t)d->dtype,
+                        .rank = 3,
+                        .dims = {d->batch, d->m, d->n},
+                        .strides = {d->c_bs, d->c_rs, 1}};
+    wf_view from[3] = {to, to, to};
+    from[0].data = (void *)(uintptr_t)d->a;
+    from[1].data = (void *)(uintptr_t)d->b;
+    from[2].data = (void *)(uintptr_t)&zero;
+    const int64_t strides[3][3] = {{d->a_bs, d->a_rs, 0}, {d->b_bs, 0, d->b_cs}, {0}};
+    for (int i = 0; i < 3; i++)
+        memcpy(from[i].strides, strides[i], sizeof strides[i]);
+    return wf_exec_map(WF_OP_FMA, wf_dtype_compute(d->dtype), &to, 3, from) ? WF_GEMM_UNSUPPORTED
+                                                                            : WF_GEMM_OK;
+}
+
 int wf_gemm(const wf_gemm_desc *d)
 {
     size_t size = wf_gemm_esize(d->dtype);
@@ -837,6 +865,8 @@ int wf_gemm(const wf_gemm_desc *d)
         return wf_gemm_amx(d);
     if (d->dtype >= WEFT_U8 && d->dtype <= WEFT_I64)
         return wf_gemm_int(d);
+    if (is_one_term(d))
+        return one_term(d);
     blocks w = {.d = *d, .size = size};
     size_t packed_bytes = 0, bias_bytes = 0;
     void *bias = NULL;

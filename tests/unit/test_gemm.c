@@ -924,6 +924,42 @@ Test(gemm, half_products_need_little_beside)
     wf_set_num_threads(1);
 }
 
+/* a * b + 0 of every element, rounded once, by whichever way: thin products go elementwise, wider ones by tiles. */
+Test(gemm, sums_of_one_term)
+{
+    static const struct {
+        int64_t batch, m, n;
+        unsigned mode;
+    } cases[] = {{1, 1, 5003, 0}, {1, 5003, 1, 0},  {2, 3, 700, 64 + 8}, {3, 700, 7, 64 + 16},
+                 {2, 1, 900, 32}, {1, 40, 101, 64}, {2, 33, 65, 4 + 8},  {1, 9, 30, 0}};
+    static const double rare[] = {-0.0, 0, INFINITY, NAN, 0x1p-14, -0x1p-20, 1};
+    wf_gemm_set_backend(WF_GEMM_AUTO);
+    for (size_t t = 0; t < sizeof float_types / sizeof *float_types; t++)
+        for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+            const int dtype = float_types[t];
+            operands o = make(dtype, cases[c].batch, cases[c].m, cases[c].n, 1, cases[c].mode);
+            const wf_gemm_desc *d = &o.d;
+            for (int64_t i = 0; i < d->m && i < 7; i++)
+                put(o.a, dtype, i * d->a_rs, rare[(i + 6) % 7]);
+            for (int64_t j = 0; j < d->n && j < 7; j++)
+                put(o.b, dtype, j * d->b_cs, rare[j]);
+            cr_assert_eq(wf_gemm(d), WF_GEMM_OK);
+            check_gaps(&o);
+            for (int64_t r = 0; r < d->batch * d->m * d->n; r++) {
+                const int64_t s = r / (d->m * d->n), i = r / d->n % d->m, j = r % d->n;
+                const double a = get(d->a, dtype, s * d->a_bs + i * d->a_rs),
+                             b = get(d->b, dtype, s * d->b_bs + j * d->b_cs);
+                const double got = get(d->c, dtype, s * d->c_bs + i * d->c_rs + j);
+                double one[1], want = a * b + 0.0;
+                put(one, dtype, 0, dtype == WEFT_F64 ? want : (double)(float)want);
+                want = get(one, dtype, 0);
+                cr_assert(isnan(want) ? isnan(got) : memcmp(&want, &got, sizeof got) == 0,
+                          "%s: %a * %a is %a, not %a", wf_dtype_name(dtype), a, b, got, want);
+            }
+            drop(&o);
+        }
+}
+
 Test(gemm, integers_wrap)
 {
     CHECK_INT(uint8_t, int8_t, WEFT_U8);
