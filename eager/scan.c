@@ -92,19 +92,14 @@ static uint64_t plus(const scan_job *j, uint64_t a, uint64_t b)
 
 /* -- integers: the order does not matter, and [3] is the running value of all since the block began ---------- */
 
-/* x may be v. */
-static inline void span_ints(uint64_t *v, const uint64_t *x, int64_t n, uint64_t *s, unsigned add,
-                             bool product)
+static const wf_scan_kernels *kernels_here(void)
 {
-    uint64_t above = product, run = add & 8 ? s[3] : product;
-    for (int l = 4; add >> l; l++) {
-        above = add >> l & 1 ? join(product, above, s[l]) : above;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        run = join(product, run, x[i]);
-        v[i] = join(product, above, run);
-    }
-    s[3] = run;
+    static const wf_scan_kernels *const by_isa[WF_NISA] = {
+        [WF_ISA_SSE2] = wf_scan_kernels_sse2,
+        [WF_ISA_AVX2] = wf_scan_kernels_avx2,
+        [WF_ISA_AVX512] = wf_scan_kernels_avx512,
+    };
+    return by_isa[wf_isa()];
 }
 
 static void rows_ints(uint64_t *v, int64_t n, uint64_t *s, unsigned add, wf_red op)
@@ -125,11 +120,19 @@ static void rows_ints(uint64_t *v, int64_t n, uint64_t *s, unsigned add, wf_red 
 
 static void span_sum(void *v, int64_t n, void *s, unsigned add)
 {
-    span_ints(v, v, n, s, add, false);
+    kernels_here()->sum_i64(v, v, n, s, add);
 }
-static void span_prod(void *v, int64_t n, void *s, unsigned add)
+static void span_prod(void *values, int64_t n, void *state, unsigned add)
 {
-    span_ints(v, v, n, s, add, true);
+    uint64_t *v = values, *s = state, above = 1, run = add & 8 ? s[3] : 1;
+    for (int l = 4; add >> l; l++) {
+        above *= add >> l & 1 ? s[l] : 1;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        run *= v[i];
+        v[i] = above * run;
+    }
+    s[3] = run;
 }
 static void rows_sum(void *v, int64_t n, void *s, unsigned add)
 {
@@ -142,15 +145,13 @@ static void rows_prod(void *v, int64_t n, void *s, unsigned add)
 
 static wf_scan_kernels kernels_of(const scan_job *j)
 {
-    static const wf_scan_kernels *const by_isa[WF_NISA] = {
-        [WF_ISA_SSE2] = wf_scan_kernels_sse2,
-        [WF_ISA_AVX2] = wf_scan_kernels_avx2,
-        [WF_ISA_AVX512] = wf_scan_kernels_avx512,
-    };
-    static const wf_scan_kernels ints[2] = {{span_sum, rows_sum, NULL},
-                                            {span_prod, rows_prod, NULL}};
-    const int isa = j->product && wf_isa() == WF_ISA_AVX512 ? WF_ISA_AVX2 : wf_isa();
-    return j->floats ? by_isa[isa][j->product] : ints[j->product];
+    static const wf_scan_kernels ints[2] = {{span_sum, rows_sum, NULL, NULL},
+                                            {span_prod, rows_prod, NULL, NULL}};
+    if (!j->floats) {
+        return ints[j->product];
+    }
+    return j->product && wf_isa() == WF_ISA_AVX512 ? wf_scan_kernels_avx2[1]
+                                                   : kernels_here()[j->product];
 }
 
 /* -- blocks of a unit ----------------------------------------------------------------------------------------- */
@@ -196,8 +197,8 @@ static void line_block(const scan_job *j, int64_t line, int64_t b, buffer *v, ui
     }
     int64_t r = b * BLOCK;
     if (j->sums_i64 && step == 1 && j->inner == 1 && !j->totals) { /* from memory to memory */
-        span_ints((uint64_t *)(void *)to(j, line * j->n + r),
-                  (const uint64_t *)(const void *)from(j, at + r), end - r, s, add, false);
+        kernels_here()->sum_i64((uint64_t *)(void *)to(j, line * j->n + r),
+                                (const uint64_t *)(const void *)from(j, at + r), end - r, s, add);
         r = end;
     }
     for (; r < end; r += SCAN_TILE) {

@@ -34,6 +34,8 @@ typedef struct wf_scan_kernels {
      * whole lines of them, which the caller fences. NULL where there is none. */
     void (*rows_f32)(float *dst, int64_t apart, const float *src, int64_t step, int64_t n, void *s,
                      unsigned add, bool past);
+    /* As span of integers x, whose order does not matter, to v, which may be x; n is any number. */
+    void (*sum_i64)(uint64_t *v, const uint64_t *x, int64_t n, uint64_t *s, unsigned add);
 } wf_scan_kernels;
 
 /* [product]; products with AVX-512 are those of AVX2, to keep the library small. */

@@ -104,6 +104,39 @@
         }                                                                                          \
     }
 
+/* Registers' own running values wait for nobody; what waits for the step before is one addition of a total. */
+static void sum_i64(uint64_t *v, const uint64_t *x, int64_t n, uint64_t *s, unsigned add)
+{
+    uint64_t above = 0;
+    for (int l = 4; add >> l; l++)
+        above += add >> l & 1 ? s[l] : 0;
+    uint64_t run = above + (add & 8 ? s[3] : 0);
+    int64_t i = 0;
+#if VN > 2
+    enum { MANY = 16 / VN };
+    const wf_vec_i64 none = {0};
+    wf_vec_i64 carry = run + none;
+    for (; i + 16 <= n; i += 16) {
+        wf_vec_i64 r[MANY], total = none;
+        WF_UNROLL for (int k = 0; k < MANY; k++)
+        {
+            r[k] = *(const wf_mem_i64 *)(const void *)(x + i + k * VN);
+            INSIDE(r[k], none, +);
+            const wf_vec_i64 last = LAST(r[k]);
+            r[k] += total;
+            total += last;
+        }
+        WF_UNROLL for (int k = 0; k < MANY; k++) * (wf_mem_i64 *)(void *)(v + i + k * VN) =
+            (wf_mem_i64)(r[k] + carry);
+        carry += total;
+    }
+    run = carry[0];
+#endif
+    for (; i < n; i++)
+        v[i] = run += x[i];
+    s[3] = run - above;
+}
+
 SCAN(sum, +, -0.0)
 #if VN > 2
 #if VN == 8
@@ -219,9 +252,10 @@ static void rows_f32(float *dst, int64_t apart, const float *src, int64_t step, 
 #define ROWS_F32 NULL
 #endif
 #if VN == 8
-const wf_scan_kernels WF_JOIN(wf_scan_kernels, WF_ISA)[1] = {{span_sum, rows_sum, ROWS_F32}};
+const wf_scan_kernels WF_JOIN(wf_scan_kernels,
+                              WF_ISA)[1] = {{span_sum, rows_sum, ROWS_F32, sum_i64}};
 #else
 SCAN(prod, *, 1.0)
-const wf_scan_kernels WF_JOIN(wf_scan_kernels, WF_ISA)[2] = {{span_sum, rows_sum, ROWS_F32},
-                                                             {span_prod, rows_prod, NULL}};
+const wf_scan_kernels WF_JOIN(wf_scan_kernels, WF_ISA)[2] = {
+    {span_sum, rows_sum, ROWS_F32, sum_i64}, {span_prod, rows_prod, NULL, NULL}};
 #endif
