@@ -10,7 +10,26 @@
 #include <string.h>
 
 #include "eager/kernels/bf16_vec.h"
+#include "eager/kernels/loops.h"
 #include "eager/kernels/map_x4_rows.h"
+
+/* Of halves of either type by their bits alone: nothing is widened. */
+static void half_COPYSIGN(void *dst, const void *const *src, size_t n, unsigned bcast)
+{
+    enum { SIGN = 0x8000 };
+    uint16_t *d = dst;
+    const uint16_t *a = src[0], *b = src[1];
+    const uint16_t size = *a & (SIGN - 1), sign = *b & SIGN;
+    if (bcast == 0) {
+        WF_IVDEP for (size_t i = 0; i < n; i++) d[i] =
+            (uint16_t)((a[i] & (SIGN - 1)) | (b[i] & SIGN));
+    } else if (bcast == 2) {
+        WF_IVDEP for (size_t i = 0; i < n; i++) d[i] = (uint16_t)((a[i] & (SIGN - 1)) | sign);
+    } else {
+        for (size_t i = 0; i < n; i++)
+            d[i] = (uint16_t)(size | (bcast == 1 ? b[i] & SIGN : sign));
+    }
+}
 
 /* -- bf16 to bf16 ------------------------------------------------------------------------------------ */
 #ifdef WF_HAS_X4
@@ -80,9 +99,12 @@ __attribute__((noinline)) static void open_halves(halves *x, const void *s, size
     WF_KEEP_HALF(NAME)(WF_X4_HALF_KERNEL(NAME, 2, WF_HALF_2, expr))
 #include "jit/ir/ops.def"
 
-/* The kernel of a row from bf16 to bf16 (declared by copy.inc.c, whose table has it); NULL: there is none. */
+/* The kernel of a row from bf16 to bf16 (declared by copy.inc.c, whose table has it), COPYSIGN's from f16 to f16, too; NULL: there is
+ * none. */
 wf_map_fn WF_SYM(wf_map_half)(wf_op op)
 {
+    if (op == WF_OP_COPYSIGN)
+        return half_COPYSIGN;
 #define UNARY(NAME, name, types, rare, ulp, expr, vjp)                                             \
     WF_KEEP_HALF(NAME)(if (op == WF_OP_##NAME) return half_##NAME;)
 #define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b)                                   \
@@ -93,7 +115,6 @@ wf_map_fn WF_SYM(wf_map_half)(wf_op op)
 #else
 wf_map_fn WF_SYM(wf_map_half)(wf_op op)
 {
-    (void)op;
-    return NULL;
+    return op == WF_OP_COPYSIGN ? half_COPYSIGN : NULL;
 }
 #endif

@@ -383,20 +383,22 @@ Test(map, tails)
         }
 }
 
-/* From bf16 to bf16 some rows round in their own kernel: of every value what the way by f32 gives, NaNs included, and at every
+/* From bf16 to bf16 some rows round in their own kernel, and signs are copied from half to half of either type: of every value what the way by f32 gives, NaNs included, and at every
  * size around a vector. */
 Test(map, halves)
 {
     enum { ALL = 1 << 16 };
-    static const wf_op ops[] = {WF_OP_GELU, WF_OP_SILU, WF_OP_EXP, WF_OP_ADD, WF_OP_SUB, WF_OP_MUL};
-    static const int type[3] = {WEFT_BF16, WEFT_BF16, WEFT_BF16};
+    static const wf_op ops[] = {WF_OP_GELU, WF_OP_SILU, WF_OP_EXP,      WF_OP_ADD,
+                                WF_OP_SUB,  WF_OP_MUL,  WF_OP_COPYSIGN, WF_OP_COPYSIGN};
     static const enum layout all[3] = {CONTIGUOUS}, scalar[3] = {SCALAR},
                              second[3] = {CONTIGUOUS, SCALAR};
     const int64_t dims[] = {ALL};
     const int most = isa_most();
     for (size_t o = 0; o < sizeof ops / sizeof *ops; o++) {
-        operand x = make(WEFT_BF16, 1, dims, CONTIGUOUS), y = make(WEFT_BF16, 1, dims, CONTIGUOUS);
-        operand z = make(WEFT_BF16, 1, dims, CONTIGUOUS);
+        const int half = o == sizeof ops / sizeof *ops - 1 ? WEFT_F16 : WEFT_BF16;
+        const int type[3] = {half, half, half};
+        operand x = make(half, 1, dims, CONTIGUOUS), y = make(half, 1, dims, CONTIGUOUS);
+        operand z = make(half, 1, dims, CONTIGUOUS);
         const int nsrc = nsrc_of(ops[o]);
         char *want = malloc(ALL * sizeof(uint16_t));
         cr_assert_not_null(want);
@@ -419,13 +421,13 @@ Test(map, halves)
         free(z.base);
         free(want);
         for (int64_t n = 0; n < 200; n++) {
-            check(ops[o], WEFT_F32, 1, &n, WEFT_BF16, CONTIGUOUS, type, all, "tail");
-            check(ops[o], WEFT_F32, 1, &n, WEFT_BF16, CONTIGUOUS, type, scalar, "tail");
+            check(ops[o], WEFT_F32, 1, &n, half, CONTIGUOUS, type, all, "tail");
+            check(ops[o], WEFT_F32, 1, &n, half, CONTIGUOUS, type, scalar, "tail");
             if (nsrc > 1)
-                check(ops[o], WEFT_F32, 1, &n, WEFT_BF16, CONTIGUOUS, type, second, "tail");
+                check(ops[o], WEFT_F32, 1, &n, half, CONTIGUOUS, type, second, "tail");
         }
         const int64_t two[] = {7, 70};
-        check(ops[o], WEFT_F32, 2, two, WEFT_BF16, STRIDED, type,
+        check(ops[o], WEFT_F32, 2, two, half, STRIDED, type,
               (enum layout[]){TRANSPOSED, CONTIGUOUS}, "views");
     }
 }
