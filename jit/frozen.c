@@ -137,6 +137,7 @@ static bool describe_sources(wf_frozen *z, wf_trace *t, const wf_frozen_args *a,
         }
         s->bumps = atomic_load(&o->st->version) - o->version;
         s->write_op = o->st->write_op;
+        s->write_site = o->st->write_site;
         if (o->st->root) {
             return wf_frozen_refuse(reason, "a tensor that is written takes part in gradients");
         }

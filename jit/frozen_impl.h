@@ -34,8 +34,9 @@ typedef struct wf_frozen_source {
     wf_storage *st;     /* captured: referenced */
     weft_tensor handle; /* captured: through which it is reached */
     bool tracked, written;
-    uint32_t bumps; /* of the version */
-    uint16_t write_op;
+    uint32_t bumps;         /* of the version */
+    uint16_t write_op;      /* the last one, for messages: */
+    const char *write_site; /* where it was called when the call was recorded */
     uint64_t hooks;
     int64_t lo, hi; /* of an argument that may move and is not written: the bytes that are read */
 } wf_frozen_source;

@@ -115,7 +115,7 @@ static void mark_written(wf_frozen *z, const replay *r, const wf_plan_args *fail
             wf_storage *st = r->source[k];
             atomic_fetch_add_explicit(&st->version, z->src[k].bumps, memory_order_relaxed);
             st->write_op = failed ? (uint16_t)failed->failed_op : z->src[k].write_op;
-            st->write_site = NULL;
+            st->write_site = failed ? failed->failed_site : z->src[k].write_site;
             atomic_store_explicit(&st->broken, failed != NULL, memory_order_relaxed);
         }
         at += z->src[k].written;
@@ -268,6 +268,7 @@ static int run_steps(wf_frozen *z, replay *r, wf_plan_args *p, wf_why *why)
     int64_t before = can ? wf_capture_unsettled(z->device) : 0;
     int rc = lay_out(z, r, why);
     p->failed_op = WF_OP_INVALID;
+    p->failed_site = NULL;
     memset(r->began, 0, z->n_made + (size_t)z->n_source);
     if (!rc) {
         unsigned mode = wf_fpenv_enter();
@@ -312,6 +313,7 @@ static int run_somehow(wf_frozen *z, replay *r, wf_frozen_how *how, wf_why *why)
     how->captured = true;
     if (rc) {
         p.failed_op = WF_OP_COPY;
+        p.failed_site = NULL;
         memset(r->began, 1, z->n_made + (size_t)z->n_source);
     }
     mark_written(z, r, rc ? &p : NULL);

@@ -151,6 +151,7 @@ static void make_broken(wf_storage *st, const wf_job *job)
     wf_why ignored = {0};
     st->broken = 1;
     st->write_op = (uint16_t)(job->failed_op ? job->failed_op : WF_OP_INPUT);
+    st->write_site = job->failed_site;
     const bool without = (uintptr_t)st->data >> FIRST_ADDRESS_BIT; /* still the made-up address */
     if (without && (!job->of || wf_storage_back(st, NULL, &ignored))) {
         st->data = NULL;
@@ -299,6 +300,7 @@ static void break_written(wf_trace *t, const wf_job *job)
             wf_storage *st = t->outer[job->writes[k]].st;
             st->broken = 1;
             st->write_op = (uint16_t)job->failed_op;
+            st->write_site = job->failed_site; /* not that of the last write that was recorded */
         }
     }
 }

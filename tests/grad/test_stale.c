@@ -317,6 +317,46 @@ Test(stale, traced_writes_are_named)
     }
 }
 
+static int written_at;
+
+static weft_status writes_twice(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                                int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    weft_status s = weft_add_(in[0], weft_f(1));
+    out[0] = weft_square(in[0]);
+    written_at = __LINE__ + 1;
+    return s ? s : weft_mul_(in[0], weft_f(2));
+}
+
+/* A traced call wrote what was saved outside of it: recorded, replayed (when the function does not run), or run as it is. */
+Test(stale, writes_of_traced_calls_are_named)
+{
+    for (int way = 0; way < 3; way++) {
+        const int calls = way == 2 ? 2000 : 8;
+        weft_jit *j = weft_jit_trace(writes_twice, .frozen = way == 1, .always_record = way < 2,
+                                     .verify_every = -1);
+        for (int call = 0; call < calls; call++) {
+            weft_scope scope = weft_scope_begin();
+            saved v = save(half());
+            weft_tensor y;
+            char want[128];
+            cr_assert_eq(weft_jit_call(j, &v.value, 1, &y, 1), WEFT_OK, "%s", weft_last_error());
+            cr_assert_eq(weft_backward(v.loss), WEFT_EGRAD);
+            snprintf(want, sizeof want, "test_stale.c:%d changed it to version 2", written_at);
+            const char *but = strstr(weft_last_error(), ", but mul_ at ");
+            cr_assert(but && strstr(but, want), "call %d of way %d: %s", call, way,
+                      weft_last_error());
+            weft_scope_end(scope);
+        }
+        weft_jit_stats st;
+        weft_jit_get_stats(j, &st);
+        cr_assert(way != 1 || st.frozen >= calls / 2, "%d replays", (int)st.frozen);
+        cr_assert(way != 2 || st.eager >= calls / 2, "%d calls as they are", (int)st.eager);
+        weft_jit_free(j);
+    }
+}
+
 /* A view of the same elements in another order is not the tensor, nor is one of another type; and what the value's own tensor is
  * called goes before what another of the same is. */
 Test(stale, a_view_does_not_lend_its_name)

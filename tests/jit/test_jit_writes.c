@@ -241,11 +241,16 @@ Test(writes, a_kernel_that_fails)
     weft_jit_free(j);
 }
 
+static int fails_at; /* the line of the kernel that fails */
+
 /* in: rows, indices, two tensors to change: the first before the kernel that fails, and read by it. */
 FN(updates)
 {
     weft_status s = weft_add_(in[2], weft_f(1));
-    out[0] = weft_sum(weft_embedding(weft_add(in[0], in[2]), in[1]));
+    weft_tensor rows = weft_add(in[0], in[2]);
+    fails_at = __LINE__ + 1;
+    out[0] = weft_embedding(rows, in[1]);
+    out[0] = weft_sum(out[0]);
     s = s ? s : weft_add_(in[3], out[0]);
     return s ? s : weft_copy_(in[4], in[3]);
 }
@@ -284,6 +289,13 @@ Test(writes, a_kernel_that_fails_before_a_write)
             cr_assert_eq(readable(in[4]), call < 5, "call %d", call);
             cr_assert(call > 4 || at(in[4], 0) == at(in[3], 0));
             cr_assert(call < 4 || !readable(in[2]), "it was begun");
+            if (call >= 4) { /* by what failed and where that was called, not by the last write */
+                char line[64];
+                snprintf(line, sizeof line, "test_jit_writes.c:%d);", fails_at);
+                const char *at =
+                    strstr(weft_last_error(), "index_select failed in the call that wrote it (");
+                cr_assert(at && strstr(at, line), "%s, not %s", weft_last_error(), line);
+            }
         }
         cr_assert_eq(stats_of(j).frozen, frozen ? 3 : 0);
         weft_jit_free(j);
