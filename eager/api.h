@@ -58,6 +58,8 @@ WF_COLD weft_tensor wf_api_null(const char *op, const char *what);
 WF_COLD weft_tensor wf_api_last_error(void);
 /* weft_data; the caller's site stays for the next read (weft_here). */
 const void *wf_api_data(weft_tensor t);
+/* The same, for a function `op`, by whose name an error and a break of a trace are told. */
+const void *wf_api_read(const char *op, weft_tensor t);
 
 /* Element type of a handle: tensors' own, scalars' default; WEFT_DTYPE_DEFAULT if it is dead, empty or
  * absent (dispatch will say so). *weak: it is a scalar. */

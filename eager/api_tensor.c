@@ -263,29 +263,39 @@ weft_tensor(weft_from_blob)(const weft_blob_args *args)
 
 /* -- reading ------------------------------------------------------------------------------------------------- */
 
-const void *weft_data(weft_tensor t)
+static const void *address(const char *op, weft_tensor t)
 {
     look l;
-    if (!read_open(&l, "data", t, false)) {
+    if (!read_open(&l, op, t, false)) {
         return NULL;
     }
     wf_why why = {0};
     const void *p = wf_device_refuse_read(l.s, &why) ? NULL : wf_slot_data(l.s);
     look_close(&l);
     if (why.code) {
-        raise_at(&l, "data", t, &why);
+        raise_at(&l, op, t, &why);
     }
     return p;
 }
 
+const void *weft_data(weft_tensor t)
+{
+    return address("data", t);
+}
+
 /* A function that reads several tensors for one call says where its caller stands at each of them. */
-const void *wf_api_data(weft_tensor t)
+const void *wf_api_read(const char *op, weft_tensor t)
 {
     wf_ctx *c = wf_ctx_get();
     const char *here = c ? c->here : NULL;
-    const void *p = (weft_data)(t);
+    const void *p = address(op, t);
     weft_here(here);
     return p;
+}
+
+const void *wf_api_data(weft_tensor t)
+{
+    return wf_api_read("data", t);
 }
 
 void *weft_data_mut(weft_tensor t)

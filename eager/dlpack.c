@@ -99,6 +99,7 @@ static export *export_new(weft_tensor t, bool versioned, DLTensor *d, bool *read
                         .strides = e->strides};
         *read_only = s->st->read_only;
     }
+    c->here = NULL;
     if (s && pinned) {
         wf_unpin(c, s);
     }

@@ -372,8 +372,7 @@ extern const wf_tape_hooks *_Atomic wf_tape_api; /* NULL until something require
     W(OPTIM_STEP, "optim_step")                                                                    \
     W(SAFETENSORS_LOAD, "safetensors_load")                                                        \
     W(CHECKPOINT_LOAD, "checkpoint_load")                                                          \
-    W(BACKWARD, "backward")                                                                        \
-    W(GRAPH_RUN, "graph_run")
+    W(BACKWARD, "backward")
 #define WF_WRITE(NAME, name) WF_WRITE_##NAME,
 typedef enum wf_write { WF_WRITE_OTHER = WF_OP_COUNT, WF_WRITES(WF_WRITE) WF_WRITE_END } wf_write;
 #undef WF_WRITE

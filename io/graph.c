@@ -348,11 +348,11 @@ static void drop_hold(weft_graph *g, wf_graph_plan *p)
     }
 }
 
-/* The memory of an input or output, row-major, on the device of the run. */
-static int open_view(const weft_graph *g, int i, weft_tensor t, bool write, const wf_type *type,
-                     int device, wf_view *v, wf_why *why)
+/* The memory of an input or a weight, row-major, on the device of the run. */
+static int open_view(const weft_graph *g, int i, weft_tensor t, const wf_type *type, int device,
+                     wf_view *v, wf_why *why)
 {
-    if (wf_device_view("graph_run", t, write ? WF_WRITE_GRAPH_RUN : 0, v)) {
+    if (wf_device_view("graph_run", t, 0, v)) {
         return wf_fail(why, (int)weft_last_status(), "%s", weft_last_error());
     }
     if (v->device != device) {
@@ -449,17 +449,12 @@ static int open_views(const weft_graph *g, const wf_graph_plan *p, const weft_te
         weft_tensor t = i < g->n_inputs ? in[i] : g->weights[i - g->n_inputs];
         if (!hold_input(c, t, type, device, &views[i], &h[i])) {
             t = i < g->n_inputs ? weft_contiguous(weft_detach(t)) : t;
-            rc = open_view(g, i, t, false, type, device, &views[i], why);
+            rc = open_view(g, i, t, type, device, &views[i], why);
         }
     }
     for (int i = 0; i < g->n_outputs && !rc; i++) {
         const wf_type *t = wf_fn_type(p->fn, p->fn->outputs[i]);
-        if (!c->recorder) {
-            rc = make_output(c, t, device, &out[i], &views[total + i], why);
-            continue;
-        }
-        out[i] = weft_zeros(weft_shape_from(t->rank, t->dims), (weft_dtype)t->dtype);
-        rc = open_view(g, total + i, out[i], true, t, device, &views[total + i], why);
+        rc = make_output(c, t, device, &out[i], &views[total + i], why);
     }
     return rc;
 }

@@ -346,6 +346,14 @@ weft_status wf_npy_header(const char *op, weft_tensor t, char *out, size_t *size
     return WEFT_OK;
 }
 
+const void *wf_npy_elements(const char *op, weft_tensor c, size_t *bytes, weft_status *s)
+{
+    *bytes = (size_t)weft_nbytes(c);
+    const void *data = *bytes ? wf_api_read(op, c) : NULL;
+    *s = *bytes && !data ? weft_last_status() : WEFT_OK;
+    return data;
+}
+
 weft_status weft_npy_encode(weft_tensor t, void **data, size_t *size)
 {
     char head[WF_NPY_HEADER];
@@ -359,13 +367,14 @@ weft_status weft_npy_encode(weft_tensor t, void **data, size_t *size)
     weft_scope scope = weft_scope_begin();
     weft_tensor c = wf_device_on_host(weft_contiguous(weft_detach(t)));
     weft_status s = wf_npy_header("npy_encode", c, head, &n);
+    size_t bytes = 0;
+    const void *elements = s == WEFT_OK ? wf_npy_elements("npy_encode", c, &bytes, &s) : NULL;
     if (s == WEFT_OK) {
-        size_t bytes = (size_t)weft_nbytes(c);
         char *p = wf_malloc(n + bytes);
         if (p) {
             memcpy(p, head, n);
             if (bytes) {
-                memcpy(p + n, wf_api_data(c), bytes);
+                memcpy(p + n, elements, bytes);
             }
             *data = p;
             *size = n + bytes;
@@ -389,9 +398,10 @@ weft_status weft_npy_save(const char *path, weft_tensor t)
     weft_scope scope = weft_scope_begin();
     weft_tensor c = wf_device_on_host(weft_contiguous(weft_detach(t)));
     weft_status s = wf_npy_header("npy_save", c, head, &n);
+    size_t bytes = 0;
+    const void *elements = s == WEFT_OK ? wf_npy_elements("npy_save", c, &bytes, &s) : NULL;
     if (s == WEFT_OK) {
-        size_t bytes = (size_t)weft_nbytes(c);
-        wf_file_part parts[] = {{head, n}, {bytes ? wf_api_data(c) : NULL, bytes}};
+        wf_file_part parts[] = {{head, n}, {elements, bytes}};
         s = wf_file_write("npy_save", path, parts, 2);
     }
     weft_scope_end(scope);

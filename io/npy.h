@@ -13,5 +13,8 @@ enum { WF_NPY_HEADER = 576 };
 weft_tensor wf_npy_decode(const char *source, const unsigned char *p, size_t size);
 /* The bytes in front of the row-major elements of t, into out[WF_NPY_HEADER]. */
 weft_status wf_npy_header(const char *op, weft_tensor t, char *out, size_t *size);
+/* The elements of c, which is row-major, and their bytes. NULL and the reason's status in *s where they cannot be had: in a trace
+ * that may not be broken, or that fails to compute them. */
+const void *wf_npy_elements(const char *op, weft_tensor c, size_t *bytes, weft_status *s);
 
 #endif

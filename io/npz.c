@@ -392,11 +392,10 @@ static weft_status prepare(piece *m, const weft_named_tensor *t, size_t *offset)
     snprintf(m->name, sizeof m->name, "%s.npy", name);
     weft_tensor c = wf_device_on_host(weft_contiguous(weft_detach(t->tensor)));
     weft_status s = wf_npy_header("npz_save", c, m->head, &m->head_size);
+    m->data = s == WEFT_OK ? wf_npy_elements("npz_save", c, &m->bytes, &s) : NULL;
     if (s != WEFT_OK) {
         return s;
     }
-    m->bytes = (size_t)weft_nbytes(c);
-    m->data = m->bytes ? wf_api_data(c) : NULL;
     m->offset = *offset;
     m->crc = crc_of((const unsigned char *)m->head, m->head_size, 0);
     m->crc = crc_of(m->data, m->bytes, m->crc);

@@ -74,6 +74,7 @@ typedef struct item {
     weft_dtype dtype;
     bool part; /* in lines: it does not end at one */
     int64_t bytes;
+    const void *data;
 } item;
 
 /* What the reference writes, and vectors that no line of a cache cuts. */
@@ -119,11 +120,13 @@ static weft_status collect(const weft_named_tensor *t, int n, int align, item *i
         weft_tensor c = wf_device_on_host(weft_contiguous(weft_detach(t[i].tensor)));
         if (!weft_ok(c)) {
             weft_status s = weft_error_status(c);
-            return refuse(s == WEFT_OK ? WEFT_EHANDLE : s, t[i].name, "the tensor is not alive");
+            return s != WEFT_OK && s != WEFT_EHANDLE
+                       ? (weft_status)wf_error_again(wf_ctx_get(), c)
+                       : refuse(WEFT_EHANDLE, t[i].name, "the tensor is not alive");
         }
         const int64_t bytes = weft_nbytes(c);
         const bool part = align == LINES && bytes % LINES != 0;
-        items[i] = (item){t[i].name, c, weft_dtype_of(c), part, bytes};
+        items[i] = (item){t[i].name, c, weft_dtype_of(c), part, bytes, NULL};
         if (__builtin_add_overflow(*total, items[i].bytes, total)) {
             return refuse(WEFT_ENOMEM, t[i].name, "the size of the file overflows");
         }
@@ -208,6 +211,18 @@ static weft_status make_header(text *h, const item *items, int n, int align,
 
 /* -- destinations ------------------------------------------------------------------------------------- */
 
+/* What is recorded is computed now, which may fail, or be refused. */
+static weft_status read_elements(const char *op, item *items, int n)
+{
+    for (int i = 0; i < n; i++) {
+        items[i].data = items[i].bytes ? wf_api_read(op, items[i].t) : NULL;
+        if (items[i].bytes && !items[i].data) {
+            return weft_last_status();
+        }
+    }
+    return WEFT_OK;
+}
+
 static weft_status write_file(const char *path, const text *h, const item *items, int n)
 {
     wf_file_part *parts = wf_malloc(((size_t)n + 1) * sizeof *parts);
@@ -216,8 +231,7 @@ static weft_status write_file(const char *path, const text *h, const item *items
     }
     parts[0] = (wf_file_part){h->data, h->size};
     for (int i = 0; i < n; i++) {
-        parts[i + 1] =
-            (wf_file_part){items[i].bytes ? wf_api_data(items[i].t) : NULL, (size_t)items[i].bytes};
+        parts[i + 1] = (wf_file_part){items[i].data, (size_t)items[i].bytes};
     }
     weft_status s = wf_file_write("safetensors_save", path, parts, n + 1);
     wf_mfree(parts);
@@ -238,7 +252,7 @@ static weft_status write_memory(const text *h, const item *items, int n, int64_t
     p += h->size;
     for (int i = 0; i < n; i++) {
         if (items[i].bytes) {
-            memcpy(p, wf_api_data(items[i].t), (size_t)items[i].bytes);
+            memcpy(p, items[i].data, (size_t)items[i].bytes);
             p += items[i].bytes;
         }
     }
@@ -264,6 +278,8 @@ static weft_status save(const weft_named_tensor *t, int n, int align, const weft
     if (s == WEFT_OK) {
         s = make_header(&header, items, n, align, meta, n_meta);
     }
+    s = s == WEFT_OK ? read_elements(path ? "safetensors_save" : "safetensors_encode", items, n)
+                     : s;
     if (s == WEFT_OK) {
         s = path ? write_file(path, &header, items, n)
                  : write_memory(&header, items, n, total, data, size);

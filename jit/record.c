@@ -85,7 +85,11 @@ void wf_trace_drop_spare(wf_trace *t, int keep)
  * that has one is of this call, a write in place or an op inside a layer too. */
 static void stamp(wf_recorder *r, const wf_storage *st, const char *site)
 {
-    wf_fn *f = wf_trace_of(r)->fn;
+    wf_trace *t = wf_trace_of(r);
+    wf_fn *f = t->fn;
+    if (__builtin_expect(t->unsited != NULL, 0)) {
+        wf_trace_tell(t, site);
+    }
     const uint32_t loc = wf_fn_intern_loc(f, site);
     for (uint32_t k = f->n; k-- > 0;) {
         wf_ins *i = &f->ins[k];
@@ -844,8 +848,10 @@ static int record_need(wf_recorder *r, wf_slot *s, bool write, const char *op, w
         wf_hint(why, "return the value and read it outside, or allow breaks (no .single_graph)");
         return refuse(t, why);
     }
-    if (t->owner.broke) {
-        t->owner.broke(t->owner.user, op, site);
+    wf_trace_tell(t, NULL);
+    t->unsited = op;
+    if (site) {
+        wf_trace_tell(t, site);
     }
     return wf_trace_commit(t, why);
 }

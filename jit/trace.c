@@ -305,6 +305,14 @@ static void break_written(wf_trace *t, const wf_job *job)
     }
 }
 
+void wf_trace_tell(wf_trace *t, const char *site)
+{
+    if (t->unsited && t->owner.broke) {
+        t->owner.broke(t->owner.user, t->unsited, site);
+    }
+    t->unsited = NULL;
+}
+
 /* A new segment. */
 static void restart(wf_trace *t)
 {
@@ -359,6 +367,7 @@ int wf_trace_refusal(wf_trace *t, const char *op)
 void wf_trace_close(wf_trace *t)
 {
     wf_job job = {0};
+    wf_trace_tell(t, NULL);
     sweep(t);
     drop_virtual(t, true, make_broken, &job);
     drop_outer(t);

@@ -119,8 +119,7 @@ typedef struct wf_trace_owner {
     void *user;
     /* Computes a segment; every output has memory then. 0 or a status with why filled. */
     int (*run)(void *user, wf_job *job, wf_why *why);
-    /* `op` at `site` (NULL: unknown) is about to break the trace. Returns where the site can be filled in
-     * when it becomes known, or NULL. */
+    /* `op` at `site` (NULL: unknown) breaks the trace, or broke it: the site may be known when the call returns only. */
     void (*broke)(void *user, const char *op, const char *site);
 } wf_trace_owner;
 
@@ -147,7 +146,9 @@ struct wf_trace {
     wf_why refused;            /* the first read or write that was refused; code 0: none */
     uint64_t refusal;          /* the number that its error has */
     bool noted;                /* names and sites of inputs are kept, for who reads the text */
-    const char *peeked;        /* what read a tensor from outside without a break, or NULL */
+    const char *
+        unsited; /* what broke the trace, not told yet, or NULL: its call has not said where it is */
+    const char *peeked; /* what read a tensor from outside without a break, or NULL */
     wf_follow follow;
     const void *
         frame; /* of the call: what lies below it on the stack ends with the function; NULL: a region */
@@ -172,6 +173,8 @@ int wf_trace_commit(wf_trace *t, wf_why *why);
 /* 0, or the status of a read or write that was refused, with the error recorded under `op`: what was computed instead of
  * the value means nothing, whether or not the function looked at the status. */
 int wf_trace_refusal(wf_trace *t, const char *op);
+/* Tells of what broke the trace at a site that was not known (NULL: nor is it now). */
+void wf_trace_tell(wf_trace *t, const char *site);
 /* For the runner of a job. Gives output k its memory. 0 or a status with why filled. */
 int wf_job_back(void *job, uint32_t k, wf_why *why);
 /* Input j, which no output replaces, is not read any more: if nobody else has it, it goes. */

@@ -67,9 +67,10 @@ WEFT_API weft_tensor weft_from_dlpack_unversioned(DLManagedTensor *capsule);
 #endif
 
 #ifndef WEFT_NO_SITES
-#define weft_to_dlpack(...) WEFT_P_(DLManagedTensorVersioned, (weft_to_dlpack)(__VA_ARGS__))
+#define weft_to_dlpack(...)                                                                        \
+    WEFT_P_(DLManagedTensorVersioned, WEFT_R_((weft_to_dlpack)(__VA_ARGS__)))
 #define weft_to_dlpack_unversioned(...)                                                            \
-    WEFT_P_(DLManagedTensor, (weft_to_dlpack_unversioned)(__VA_ARGS__))
+    WEFT_P_(DLManagedTensor, WEFT_R_((weft_to_dlpack_unversioned)(__VA_ARGS__)))
 #define weft_from_dlpack(...) WEFT_T_((weft_from_dlpack)(__VA_ARGS__))
 #define weft_from_dlpack_unversioned(...) WEFT_T_((weft_from_dlpack_unversioned)(__VA_ARGS__))
 #endif

@@ -134,7 +134,7 @@ WEFT_BY_STRUCT_(weft_graph *, weft_jit_graph, weft_graph_args)
 #ifndef WEFT_NO_SITES
 #define weft_graph_save(...) WEFT_S_((weft_graph_save)(__VA_ARGS__))
 #define weft_graph_to(...) WEFT_S_((weft_graph_to)(__VA_ARGS__))
-#define weft_graph_run(...) WEFT_S_((weft_graph_run)(__VA_ARGS__))
+#define weft_graph_run(...) WEFT_S_(WEFT_R_((weft_graph_run)(__VA_ARGS__)))
 #define weft_graph_explain(...) WEFT_S_((weft_graph_explain)(__VA_ARGS__))
 #define weft_graph_load(...) WEFT_P_(weft_graph, (weft_graph_load)(__VA_ARGS__))
 #define weft_graph_decode(...) WEFT_P_(weft_graph, (weft_graph_decode)(__VA_ARGS__))

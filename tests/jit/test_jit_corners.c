@@ -3,6 +3,7 @@
  * histories that outlive the call, values that change from call to call. Writes and errors: test_jit_writes.c.
  */
 #include <math.h>
+#include <unistd.h>
 
 #include "tests/jit/corner_support.h"
 
@@ -271,32 +272,229 @@ Test(corners, reading_breaks_the_graph)
     weft_jit_free(j);
 }
 
-/* Functions of the library read for their caller: his line is the one to know. */
-FN(saves)
+/* -- everything that reads: called with h, which is recorded, and with what it goes by -------------------------------- */
+
+typedef struct reader {
+    const char *op;
+    weft_status (*read)(weft_tensor h);
+} reader;
+
+static char read_file[64]; /* of saving: in the folder of the test */
+static weft_graph *read_graph;
+static float shared_floats[3];
+
+/* The line is set where the call stands. */
+#define READER(name) static weft_status read_##name(__attribute__((unused)) weft_tensor h)
+#define HERE(call) (snprintf(read_line, sizeof read_line, "test_jit_corners.c:%d", __LINE__), call)
+#define SEEN(ok) ((ok) ? WEFT_OK : weft_last_status())
+
+READER(item)
+{
+    double v;
+    return HERE(weft_item(weft_sum(h), &v));
+}
+READER(item_f64)
+{
+    return SEEN(!isnan(HERE(weft_item_f64(weft_sum(h)))));
+}
+READER(item_i64)
+{
+    return SEEN(HERE(weft_item_i64(weft_sum(h))) != INT64_MIN);
+}
+READER(to_array)
+{
+    float v[3];
+    return HERE(weft_to_array(h, v, 3, WEFT_F32));
+}
+READER(data)
+{
+    return SEEN(HERE(weft_data(h)));
+}
+READER(data_mut)
+{
+    return SEEN(HERE(weft_data_mut(h)));
+}
+READER(print)
+{
+    FILE *out = fopen("/dev/null", "w");
+    weft_status s = HERE(weft_fprint(out, h));
+    fclose(out);
+    return s;
+}
+READER(to_string)
+{
+    return SEEN(HERE(weft_to_string(h, NULL, 0)) >= 0);
+}
+READER(npy_save)
+{
+    return HERE(weft_npy_save(read_file, h));
+}
+READER(npz_save)
+{
+    weft_named_tensor parts[2] = {{"a", h}, {"b", h}};
+    return HERE(weft_npz_save(read_file, parts, 2));
+}
+READER(safetensors_save)
+{
+    weft_named_tensor parts[2] = {{"a", h}, {"b", h}};
+    return HERE(weft_safetensors_save(read_file, parts, 2, NULL, 0));
+}
+READER(npy_encode)
 {
     void *data = NULL;
     size_t size;
-    weft_tensor h = weft_exp(in[0]);
-    weft_named_tensor parts[2] = {{.name = "a", .tensor = h}, {.name = "b", .tensor = weft_neg(h)}};
-    snprintf(read_line, sizeof read_line, "test_jit_corners.c:%d", __LINE__ + 1);
-    weft_status s = weft_safetensors_encode(parts, 2, NULL, 0, &data, &size);
+    weft_status s = HERE(weft_npy_encode(h, &data, &size));
     free(data);
-    out[0] = weft_add(h, weft_f(1));
     return s;
 }
-
-Test(corners, a_file_that_is_written_breaks_where_it_is_asked_for)
+READER(safetensors_encode)
 {
-    weft_jit *j = weft_jit_trace(saves, .name = "saves");
-    weft_tensor a = vector(3, 0), y;
-    OK(weft_jit_call(j, &a, 1, &y, 1));
-    weft_jit_break b[4];
-    int n = weft_jit_breaks(j, b, 4);
-    cr_assert_geq(n, 1);
-    for (int i = 0; i < n; i++) {
-        cr_assert(strstr(b[i].site, read_line), "%s", b[i].site);
+    void *data = NULL;
+    size_t size;
+    weft_named_tensor parts[2] = {{"a", h}, {"b", weft_neg(h)}};
+    weft_status s = HERE(weft_safetensors_encode(parts, 2, NULL, 0, &data, &size));
+    free(data);
+    return s;
+}
+READER(nonzero)
+{
+    return weft_error_status(HERE(weft_nonzero(h)));
+}
+READER(masked_select)
+{
+    return weft_error_status(HERE(weft_masked_select(h, weft_greater(h, weft_f(0)))));
+}
+READER(unique)
+{
+    weft_tensor values;
+    return HERE(weft_unique(h, &values, NULL, NULL));
+}
+READER(to_dlpack)
+{
+    DLManagedTensorVersioned *d = HERE(weft_to_dlpack(h));
+    if (d) {
+        d->deleter(d);
     }
-    weft_jit_free(j);
+    return SEEN(d);
+}
+READER(graph_run)
+{
+    weft_tensor in[2] = {h, h}, y[2];
+    return HERE(weft_graph_run(read_graph, in, 2, y, 2));
+}
+/* An op is no reader, but two tensors on one import are what it seems. */
+READER(shared)
+{
+    weft_tensor a = weft_from_blob(shared_floats, weft_shape(3));
+    weft_tensor b = weft_from_blob(shared_floats, weft_shape(3));
+    weft_status s = weft_copy_(a, h);
+    return s ? s : weft_error_status(HERE(weft_exp(b)));
+}
+
+static const reader readers[] = {
+#define R(name)                                                                                    \
+    {                                                                                              \
+#name, read_##name                                                                         \
+    }
+    R(item),
+    {"item", read_item_f64},
+    {"item", read_item_i64},
+    R(to_array),
+    R(data),
+    R(data_mut),
+    R(print),
+    R(to_string),
+    R(npy_save),
+    R(npz_save),
+    R(npy_encode),
+    R(safetensors_save),
+    R(safetensors_encode),
+    R(nonzero),
+    R(masked_select),
+    R(unique),
+    R(to_dlpack),
+    R(graph_run),
+    {"use of memory that", read_shared},
+#undef R
+};
+
+FN(reads_by)
+{
+    const reader *r = self;
+    weft_tensor h = weft_exp(in[0]);
+    if (n_in > 1) { /* what cannot be computed */
+        h = weft_index_select(h, 0, in[1]);
+    }
+    out[0] = weft_add(h, weft_f(1));
+    return r->read(h);
+}
+
+FN(two_results)
+{
+    out[0] = weft_add(in[0], weft_f(1));
+    out[1] = weft_mul(in[0], in[1]);
+    return WEFT_OK;
+}
+
+static weft_tensor begin_readers(void)
+{
+    weft_tensor x = vector(3, 0), two[2] = {x, x};
+    snprintf(read_file, sizeof read_file, "/tmp/weft-readers-%d", (int)getpid());
+    read_graph = weft_jit_graph(two_results, NULL, two, 2, .n_outputs = 2);
+    cr_assert_not_null(read_graph, "%s", weft_last_error());
+    return x;
+}
+
+static void end_readers(void)
+{
+    weft_graph_free(read_graph);
+    remove(read_file);
+}
+
+/* One break a call, told by the name of what the caller called and his line: functions of the library read for him. */
+Test(corners, whatever_reads_breaks_once_where_it_stands)
+{
+    weft_tensor x = begin_readers(), y;
+    for (size_t i = 0; i < sizeof readers / sizeof *readers; i++) {
+        const reader *r = &readers[i];
+        weft_jit *j = weft_jit_trace(reads_by, (void *)(uintptr_t)r, .always_record = true);
+        for (int call = 0; call < 2; call++) {
+            OK(weft_jit_call(j, &x, 1, &y, 1));
+        }
+        weft_jit_break b[4];
+        const int n = weft_jit_breaks(j, b, 4);
+        cr_assert_eq(n, 1, "%s: %d places", r->op, n);
+        cr_assert_eq(strncmp(b[0].op, r->op, strlen(r->op)), 0, "%s, not %s", b[0].op, r->op);
+        cr_assert_eq(b[0].count, 2, "%s: %d times", r->op, (int)b[0].count);
+        cr_assert(strstr(b[0].site, read_line), "%s: '%s', not %s", r->op, b[0].site, read_line);
+        cr_assert_eq(stats_of(j).breaks, 2, "%s", r->op);
+        weft_jit_free(j);
+    }
+    end_readers();
+}
+
+/* The same where the graph may not be broken, and where what was recorded cannot be computed: an error, of every function. */
+Test(corners, whatever_reads_says_so_where_it_cannot)
+{
+    static const int64_t bad[3] = {0, 1, 7};
+    weft_tensor x = begin_readers(), y, two[2] = {x, weft_from_data(bad, weft_shape(3), WEFT_I64)};
+    for (size_t i = 0; i < sizeof readers / sizeof *readers; i++) {
+        const reader *r = &readers[i];
+        void *self = (void *)(uintptr_t)r;
+        weft_jit *j = weft_jit_trace(reads_by, self, .single_graph = true);
+        check_status(r->op, weft_jit_call(j, &x, 1, &y, 1), WEFT_EUNSUPPORTED, r->op);
+        cr_assert(strstr(weft_last_error(), read_line), "%s: %s", r->op, weft_last_error());
+        weft_jit_free(j);
+        j = weft_jit_trace(reads_by, self, .always_record = true);
+        check_status(r->op, weft_jit_call(j, two, 2, &y, 1), WEFT_EINDEX, "index 7");
+        weft_jit_free(j);
+        if (r->read != read_shared) { /* that is refused for what it writes */
+            cr_assert_null(weft_jit_graph(reads_by, self, &x, 1), "%s", r->op);
+            cr_assert_eq(weft_last_status(), WEFT_EUNSUPPORTED, "%s", weft_last_error());
+            cr_assert(strstr(weft_last_error(), read_line), "%s: %s", r->op, weft_last_error());
+        }
+    }
+    end_readers();
 }
 
 /* A status that no op of the function raised. */
