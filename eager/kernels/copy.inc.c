@@ -617,6 +617,8 @@ enum { CROWDED = 512 };
 /* What is turned is in the first cache, or will be: nothing is to be asked for. */
 enum { NEAR = 32768 };
 enum { NEARLY = 8, STRIP = 8 };
+/* Of so many bytes rows that do not share sets are walked by fours, too. */
+enum { FOURS_MOST = 3 << 17 };
 /* Non-temporal stores want rows that start on a line: half a line would be written twice. */
 #define ALIGNED_ROWS(T, dst, ldd) (((uintptr_t)(dst) | (uintptr_t)(ldd) * sizeof(T)) % 64 == 0)
 
@@ -628,24 +630,31 @@ typedef struct square {
 /* How the squares of a block are walked. */
 typedef enum walk { ALONG, DOWN, DIAGONAL, FOURS } walk;
 
+/* Do lines of `count` rows, so many bytes apart, stay in the first cache together? Its sets hold 12 on a Zen 5. */
+static inline bool lines_stay(int64_t apart, int64_t count)
+{
+    enum { SETS = 64, WAYS = 12 };
+    return count * (apart & -apart) <= (int64_t)SETS * WAYS * LINE;
+}
+
 /* The square after s of m rows and n columns: the next one of the same rows, so that lines and pages of dst fill up, the
  * next one of the same columns, so that src is read from end to end, the next one of a diagonal, or the next one of four that
  * are a square themselves: of pairs of lines the second one has been fetched with the first. */
 static inline square after(square s, int64_t m, int64_t n, int64_t side, walk w)
 {
-    if (w == ALONG) {
+    if (w == FOURS && (s.i / side % 2 || s.i + side < m)) { /* not in a last row alone */
+        const bool right = s.j / side % 2, low = s.i / side % 2, last = s.j + side == n;
+        if (low && last)
+            return (square){.i = s.i + side < m ? s.i + side : 0};
+        s.i += right || last ? (low ? -side : side) : 0;
+        s.j += right && !low ? -side : last ? 0 : side;
+        return s;
+    }
+    if (w == ALONG || w == FOURS) {
         s.j += side;
         if (s.j < n)
             return s;
         return (square){.i = s.i + side < m ? s.i + side : 0};
-    }
-    if (w == FOURS) {
-        const bool right = s.j / side % 2, low = s.i / side % 2;
-        if (right && low && s.j + side == n)
-            return (square){.i = s.i + side < m ? s.i + side : 0};
-        s.i += right ? (low ? -side : side) : 0;
-        s.j += right && !low ? -side : side;
-        return s;
     }
     if (w == DOWN) {
         s.i += side;
@@ -916,14 +925,16 @@ static __attribute__((noinline)) void gather_lines(char *to, const void *from, i
     {                                                                                               \
         enum { L = LINE / sizeof(T), SIZE = sizeof(T) };                                            \
         const uintptr_t apart = (uintptr_t)((ldd | s0) * SIZE);                                     \
-        const bool share = (m < n && wf_amd()) || m * n * SIZE <= NEAR;                             \
         const bool whole = HAS_WHOLE && SIZE > 1 && wf_amd_zen5(),                                  \
                    one_set = s0 * SIZE % ONE_SET == 0;                                              \
-        const bool fours = whole && SIZE < 8 && !one_set && (m | n) / L % 2 == 0;                   \
+        const bool fours = whole && SIZE < 8 && !one_set &&                                         \
+                           (m >= n || lines_stay(ldd * SIZE, 2 * L)) &&                             \
+                           (apart % CROWDED == 0 || m * n * SIZE <= FOURS_MOST);                    \
+        const bool share = (m < n && wf_amd() && !fours) || m * n * SIZE <= NEAR;                   \
         const walk w = ((uintptr_t)d | apart) % LINE || share ? ALONG                               \
-                       : apart % CROWDED                      ? DOWN                                \
                        : fours                                ? FOURS                               \
-                                                              : DIAGONAL;                                                          \
+                       : apart % CROWDED                      ? DOWN                                \
+                                                              : DIAGONAL;                                                \
         const bool crowded = s0 % FEW_SETS == 0 && !whole;                                          \
         _Alignas(64) char lines[L * LINE];                                                          \
         square at = {0}, next;                                                                      \

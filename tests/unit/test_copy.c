@@ -278,12 +278,12 @@ Test(copy, large_and_streaming)
     free(row);
 }
 
-/* Rows that start on lines, a power of two apart (turned along diagonals) and not; rows that do not. Whole, and in shares of
- * workers that are awake. */
+/* Rows that start on lines, a power of two apart (turned along diagonals) and not, of even and odd numbers of lines; rows that
+ * do not. Whole, and in shares of workers that are awake. */
 Test(copy, transposes)
 {
-    static const int64_t shapes[][2] = {{256, 256}, {64, 1024}, {512, 128},
-                                        {192, 272}, {131, 250}, {1024, 80}};
+    static const int64_t shapes[][2] = {{256, 256}, {64, 1024}, {512, 128}, {192, 272},
+                                        {131, 250}, {1024, 80}, {240, 176}, {224, 352}};
     static const int types[] = {WEFT_U8, WEFT_BF16, WEFT_F32, WEFT_F64};
     const int most = isa_most();
     for (size_t c = 0; c < sizeof shapes / sizeof *shapes; c++)
