@@ -138,7 +138,9 @@ static void run_range(const run *r, int64_t begin, int64_t end)
         return;
     }
     int64_t piece = SPREAD / 8 / __builtin_popcount(r->draws) / LINE * LINE;
-    piece = piece < TILE ? piece : TILE;
+    /* no stores while a draw goes on: those past the caches wait for memory if many come at once */
+    const int64_t most = r->flags & WF_LAUNCH_STREAM ? TILE / 2 : TILE;
+    piece = piece < most ? piece : most;
     for (int64_t at = begin; at < end; at += piece) {
         const int64_t n = end - at < piece ? end - at : piece;
         char *room = tiles;
