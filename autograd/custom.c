@@ -279,7 +279,8 @@ weft_status(weft_apply)(const weft_function *f, void *user, const weft_tensor *g
         } else if (in[i].slot < WF_ABSENT_SLOT) {
             src[i] = wf_pin(c, in[i], &pinned[i], &why);
             rc = src[i] ? 0 : why.code;
-            tracked = tracked || (src[i] && wf_slot_tracked(src[i]));
+            tracked =
+                tracked || (src[i] && wf_slot_tracked(src[i]) && wf_dtype_kind(src[i]->dtype) == 2);
         }
     }
     weft_function_ctx ctx = {.c = c};
@@ -300,7 +301,10 @@ weft_status(weft_apply)(const weft_function *f, void *user, const weft_tensor *g
         rc = record(c, &ctx, f, user, src, in, n_in, out, n_out, &why);
         recorded = !rc;
         for (int i = 0; i < n_out && recorded && site; i++) {
-            wf_tnode_at(c->tape, wf_slot_at(c, out[i].slot)->node)->site = site;
+            const wf_ref node = wf_slot_at(c, out[i].slot)->node;
+            if (node) {
+                wf_tnode_at(c->tape, node)->site = site;
+            }
         }
     }
     for (int i = 0; i < n_out && !rc; i++) {

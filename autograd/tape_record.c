@@ -330,10 +330,14 @@ static int save_results(wf_tape *t, wf_ref r, unsigned mask, int ndst, wf_slot *
     return 0;
 }
 
-/* Nodes for the second result and those after it, each with r as its source. */
+/* Nodes for the second result and those after it, each with r as its source. Not for indices: nothing flows to them, and a float
+ * that is computed from them is a constant. */
 static int number_results(wf_ctx *c, wf_tape *t, wf_ref r, wf_op op, int ndst, wf_slot *const *dst)
 {
     for (int k = 1; k < ndst; k++) {
+        if (wf_dtype_kind(dst[k]->dtype) != 2) {
+            continue;
+        }
         wf_ref q =
             wf_tape_node_new(t, WF_TN_RESULT, op, dst[k]->dtype, dst[k]->rank, wf_dims(dst[k]));
         if (!q) {

@@ -104,12 +104,13 @@ static int target_check(wf_call *k, wf_slot *dst)
     return k->why.code;
 }
 
-/* The result's type must fit the target: extents equal, kind not above the target's. */
+/* The result's type must fit the target: extents equal, kind not above the target's; a tensor that is copied is cast. */
 static int result_check(wf_call *k, wf_slot *dst, const wf_type *out)
 {
     wf_type t;
     wf_slot_type(dst, &t);
-    if (wf_dtype_kind(out->dtype) > wf_dtype_kind(dst->dtype)) {
+    const bool cast = k->op == WF_OP_COPY && k->slot[0];
+    if (!cast && wf_dtype_kind(out->dtype) > wf_dtype_kind(dst->dtype)) {
         wf_fail(&k->why, WEFT_EDTYPE, "a result of %s does not go into a target of %s",
                 wf_dtype_name(out->dtype), wf_dtype_name(dst->dtype));
         wf_hint(&k->why, "cast the value: weft_copy_(x, weft_cast(value, weft_dtype_of(x)))");
