@@ -66,7 +66,11 @@ static void channels_row(void *ctx, int64_t row, const void *const *in, void *co
 }
 
 /* Rows of channels of halves, a block after the other in the first cache: a whole row as f32 would leave it. */
-enum { BLOCKS = 1024 /* of a row, at most */, ROW_TASK = 1 << 15 /* elements */ };
+enum {
+    BLOCKS = 1024,       /* of a row, at most */
+    ROW_TASK = 1 << 15,  /* elements worth a task */
+    ROW_AWAKE = 1 << 13, /* and a share of a worker that is awake */
+};
 typedef struct halves {
     const norm_job *j;
     const wf_red_kernels *k;
@@ -202,7 +206,7 @@ static int run_norm(wf_exec *e, bool center)
                         x->dtype, e->dst[0].dtype,
                         false};
             h.planes = planes_kernel(x->dtype, e->dst[0].dtype) == 1 && j.each > 1;
-            wf_parallel_for(rows, ROW_TASK / j.n + 1, halves_task, &h);
+            wf_parallel_items(rows, j.n, ROW_TASK, ROW_AWAKE, halves_task, &h);
             r.rows = 0;
         }
         const wf_turned_norm turned = {px.data, e->dst[0].data, x->dtype, e->dst[0].dtype,
@@ -306,7 +310,7 @@ static int run_channels(const wf_row_job *r, wf_why *why)
     if (!j->planes || p.which < 0 || !same || (p.which == 0 && j->n >= FEW_PLANE)) {
         return wf_rows_run(r, why);
     }
-    wf_parallel_for(r->rows, ROW_TASK / j->n + 1, planes_task, &p);
+    wf_parallel_items(r->rows, j->n, ROW_TASK, ROW_AWAKE, planes_task, &p);
     return 0;
 }
 

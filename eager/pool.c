@@ -541,6 +541,26 @@ void wf_parallel_awake(int64_t n, int64_t grain, wf_task_fn fn, void *arg)
     atomic_store_explicit(&pool.busy, false, memory_order_release);
 }
 
+wf_shares wf_even_shares(int64_t n, int64_t grain, int64_t least, int64_t step)
+{
+    enum { FEW = 8 }; /* shares of a thread; of more, who is done takes another */
+    const int64_t threads = wf_num_threads();
+    int64_t parts = n / grain + (n % grain >= (grain + 1) / 2);
+    if (parts < 2)
+        return (wf_shares){wf_awake_grain(n, least, step), false};
+    if (parts > threads && parts <= FEW * threads)
+        parts -= parts % threads;
+    const int64_t share = parts > FEW * threads ? grain : n / parts + (n % parts != 0);
+    return (wf_shares){(share + step - 1) / step * step, true};
+}
+
+void wf_parallel_items(int64_t n, int64_t each, int64_t worth, int64_t awake, wf_task_fn fn,
+                       void *arg)
+{
+    wf_parallel_shares(
+        n, wf_even_shares(n, (worth + each - 1) / each, (awake + each - 1) / each, 1), fn, arg);
+}
+
 int wf_num_threads(void)
 {
     int n = atomic_load_explicit(&pool.want, memory_order_acquire);

@@ -45,6 +45,22 @@ static inline int64_t wf_awake_grain(int64_t n, int64_t least, int64_t step)
     return threads == 1 || grain > n ? n : grain;
 }
 
+/* How n indices are cut, of which `grain` are worth waking a thread for and `least` a share of one that is awake: shares of one size
+ * where there are few, in multiples of `step`. (65536 elements and a row more would be a thread's share and a row.) For work whose
+ * results do not depend on its cuts. */
+typedef struct wf_shares {
+    int64_t grain;
+    bool wakes; /* for wf_parallel_for, else for wf_parallel_awake */
+} wf_shares;
+wf_shares wf_even_shares(int64_t n, int64_t grain, int64_t least, int64_t step);
+static inline void wf_parallel_shares(int64_t n, wf_shares s, wf_task_fn fn, void *arg)
+{
+    (s.wakes ? wf_parallel_for : wf_parallel_awake)(n, s.grain, fn, arg);
+}
+/* n items of `each` elements so, of which `worth` are worth waking a thread for and `awake` a share of one that is awake. */
+void wf_parallel_items(int64_t n, int64_t each, int64_t worth, int64_t awake, wf_task_fn fn,
+                       void *arg);
+
 /* Threads that wf_parallel_for may use, the caller included (>= 1). Default: CPUs this process may
  * run on, or WEFT_NUM_THREADS. */
 int wf_num_threads(void);

@@ -702,13 +702,13 @@ static int run_inner(engine *e)
         e->columns = g->kd[g->nk - 1];
         e->tile = wf_turned_rows(g->reduced, e->k->size, TURNED_LEAST);
         e->tiles = (e->columns + e->tile - 1) / e->tile;
-        wf_parallel_for(g->kept / e->columns * e->tiles, TASK_ELEMENTS / (g->reduced * e->tile) + 1,
-                        turned_task, e);
+        wf_parallel_items(g->kept / e->columns * e->tiles, g->reduced * e->tile, TASK_ELEMENTS,
+                          AWAKE, turned_task, e);
         return 0;
     }
     if (e->in_place && j->map == WF_MAP_NONE && g->reduced <= WF_LANES && lines &&
         (e->span == NULL || g->reduced < SPAN_FROM)) {
-        wf_parallel_for(g->kept, TASK_ELEMENTS / g->reduced, short_task, e);
+        wf_parallel_items(g->kept, g->reduced, TASK_ELEMENTS, AWAKE, short_task, e);
         return 0;
     }
     size_t bytes = (size_t)(g->kept * e->blocks) * e->k->size;
@@ -722,11 +722,11 @@ static int run_inner(engine *e)
     const int64_t together = e->in_place || e->span ? 0 : e->extreme ? WF_LANES : SHORT_ROW;
     const bool spread = j->map == WF_MAP_NONE &&
                         (g->nr > 1 || (g->nr == 1 && (is_spread(g->rx[0]) || per < together)));
-    wf_parallel_for(g->kept * e->blocks, (TASK_ELEMENTS + per - 1) / per,
-                    e->span != NULL && lines ? span_task
-                    : spread                 ? spread_task
-                                             : inner_task,
-                    e);
+    wf_parallel_items(g->kept * e->blocks, per, TASK_ELEMENTS, AWAKE,
+                      e->span != NULL && lines ? span_task
+                      : spread                 ? spread_task
+                                               : inner_task,
+                      e);
     if (e->blocks > 1) {
         fold_args f = {e->k, j->op, e->out, j->out, e->blocks};
         wf_parallel_for(g->kept, (TASK_ELEMENTS + e->blocks - 1) / e->blocks, fold_task, &f);

@@ -321,7 +321,7 @@ WF_EXEC_DECL(argreduce)
     }
     j.index = j.blocks == 1 ? j.out : (int64_t *)(void *)(j.best + bytes / 2);
     int64_t per = g->reduced < WF_BLOCK ? g->reduced : WF_BLOCK;
-    wf_parallel_for(g->kept * j.blocks, (65536 + per - 1) / per, arg_block_task, &j);
+    wf_parallel_items(g->kept * j.blocks, per, 1 << 16, 1 << 14, arg_block_task, &j);
     if (j.blocks > 1) {
         wf_parallel_for(g->kept, 65536 / j.blocks + 1, arg_fold_task, &j);
     }

@@ -13,6 +13,7 @@
 
 enum {
     ROW_TASK_ELEMENTS = 1 << 15, /* elements worth a task */
+    ROW_AWAKE = 1 << 13,         /* and a share of a worker that is awake */
     PAST_TASK_ELEMENTS =
         1 << 17,             /* where stores bypass the caches: a task ends by waiting for them */
     LOAD_PIECE = 512,        /* elements that are converted between requests for what comes */
@@ -168,10 +169,12 @@ int wf_rows_run(const wf_row_job *job, wf_why *why)
     for (int k = 0; k < job->nout; k++) {
         r.slots += r.stream || job->out[k].dtype != job->compute;
     }
-    r.grain = (r.direct || r.stream ? PAST_TASK_ELEMENTS : ROW_TASK_ELEMENTS) / job->n + 1;
-    if (job->many != NULL && r.grain > 4) {
-        r.grain = (r.grain + 3) / 4 * 4; /* kernels take four rows at once */
-    }
+    const int64_t worth =
+        (r.direct || r.stream ? PAST_TASK_ELEMENTS : ROW_TASK_ELEMENTS) / job->n + 1;
+    /* kernels take four rows at once */
+    wf_shares shares =
+        wf_even_shares(job->rows, worth, ROW_AWAKE / job->n + 1, job->many != NULL ? 4 : 1);
+    r.grain = shares.grain;
     size_t bytes = 0;
     if (r.slots > 0) {
         int64_t most = SCRATCH_BYTES / (r.slots * row_bytes);
@@ -184,7 +187,8 @@ int wf_rows_run(const wf_row_job *job, wf_why *why)
             return wf_red_nomem(why, (int64_t)bytes);
         }
     }
-    wf_parallel_for(job->rows, r.grain, rows_task, &r);
+    shares.grain = r.grain;
+    wf_parallel_shares(job->rows, shares, rows_task, &r);
     wf_scratch_free(r.scratch, bytes);
     return 0;
 }

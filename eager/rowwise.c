@@ -63,6 +63,7 @@ enum {
     LONGEST = PART / COLUMNS / 4, /* column */
     CUT = 16,                     /* tasks begin at multiples of so many columns */
     COLUMNS_TASK = 1 << 15,       /* elements worth a task */
+    COLUMNS_AWAKE = 1 << 13,      /* and a share of a worker that is awake */
     TURNED_LEAST = 160 /* rows, whose even shares are never less than COLUMNS and a cut */
 };
 
@@ -321,8 +322,8 @@ bool wf_norm_turned(const wf_turned_norm *t)
         (wf_isa() == WF_ISA_AVX512 && t->x_dtype == WEFT_F32 && t->mean && t->n >= ROWS_FROM)) {
         return false;
     }
-    wf_parallel_for(s.parts, COLUMNS_TASK / (t->n * (t->rows / s.parts)) + 1, norm_task,
-                    (void *)(uintptr_t)&s);
+    wf_parallel_items(s.parts, t->n * (t->rows / s.parts), COLUMNS_TASK, COLUMNS_AWAKE, norm_task,
+                      (void *)(uintptr_t)&s);
     return true;
 }
 
@@ -364,8 +365,8 @@ static void run_columns(column_job *j, const wf_packed *src)
     for (int i = 0; i < j->nsrc; i++) {
         j->data[i] = src[i].data;
     }
-    wf_parallel_for(wf_view_numel(j->dst) / (j->n * j->inner) * j->tiles,
-                    COLUMNS_TASK / (j->n * (j->inner / j->tiles)) + 1, columns_task, j);
+    wf_parallel_items(wf_view_numel(j->dst) / (j->n * j->inner) * j->tiles,
+                      j->n * (j->inner / j->tiles), COLUMNS_TASK, COLUMNS_AWAKE, columns_task, j);
 }
 
 WF_EXEC_DECL(softmax)

@@ -21,6 +21,7 @@
 enum {
     SCAN_TILE = 1024,
     SCAN_TASK = 1 << 15,
+    SCAN_AWAKE = 1 << 13, /* elements worth a share of a worker that is awake */
     BLOCK = 4096,
     RADIX = 64,
     COLS = WF_SCAN_COLS,
@@ -421,8 +422,8 @@ WF_EXEC_DECL(scan)
     }
     if (bundled && wf_view_is_contiguous(x)) {
         j.lines = BUNDLE / j.n < WIDTH ? BUNDLE / j.n : WIDTH;
-        wf_parallel_for((j.outer + j.lines - 1) / j.lines, SCAN_TASK / (j.n * j.lines) + 1,
-                        bundles_task, &j);
+        wf_parallel_items((j.outer + j.lines - 1) / j.lines, j.n * j.lines, SCAN_TASK, SCAN_AWAKE,
+                          bundles_task, &j);
         return 0;
     }
     if (j.inner > 1 && inner_contiguous(x, j.axis)) {
@@ -434,7 +435,7 @@ WF_EXEC_DECL(scan)
     const int64_t units = j.outer * (j.tiles ? j.tiles : j.inner), columns = columns_of(&j, 0);
     const bool cut = units < wf_num_threads() && j.n >= 4 * BLOCK && j.n * columns >= 2 * SCAN_TASK;
     if (!cut) {
-        wf_parallel_for(units, SCAN_TASK / (j.n * columns) + 1, units_task, &j);
+        wf_parallel_items(units, j.n * columns, SCAN_TASK, SCAN_AWAKE, units_task, &j);
         return 0;
     }
     for (j.unit = 0; j.unit < units; j.unit++) {

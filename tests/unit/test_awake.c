@@ -12,7 +12,8 @@
 
 enum { ROWS = 61, COLS = 1021, TRIES = 200 };
 
-static weft_tensor x, y, half, long_row;
+static weft_tensor x, y, half, long_row, some,
+    over; /* some: rows worth a task and a bit; over: sums worth that */
 
 typedef weft_tensor (*case_fn)(void);
 
@@ -84,11 +85,59 @@ static weft_tensor do_prod(void)
 {
     return weft_prod(x, .axes = weft_axes(1));
 }
+static weft_tensor do_sum_over(void)
+{
+    return weft_sum(over, .axes = weft_axes(1));
+}
+static weft_tensor do_max_over(void)
+{
+    return weft_max(over, .axes = weft_axes(1));
+}
+static weft_tensor do_argmax_over(void)
+{
+    return weft_argmax(over, .axes = weft_axes(1));
+}
+static weft_tensor do_short_over(void)
+{
+    return weft_sum(weft_reshape(weft_narrow(over, 1, 0, 1020), weft_shape(66 * 340, 3)),
+                    .axes = weft_axes(1));
+}
+static weft_tensor do_softmax(void)
+{
+    return weft_softmax(some, -1);
+}
+static weft_tensor do_softmax_short(void)
+{
+    return weft_softmax(weft_reshape(some, weft_shape(COLS, 40)), -1);
+}
+static weft_tensor do_layer_norm(void)
+{
+    return weft_layer_norm(some);
+}
+static weft_tensor do_layer_norm_half(void)
+{
+    return weft_layer_norm(half);
+}
+static weft_tensor do_cumsum(void)
+{
+    return weft_cumsum(some, 1);
+}
+static weft_tensor do_cumsum_outer(void)
+{
+    return weft_cumsum(some, 0);
+}
+static weft_tensor do_cumsum_short(void)
+{
+    return weft_cumsum(weft_reshape(some, weft_shape(4 * COLS, 10)), 1);
+}
 
 static const case_fn cases[] = {
-    do_add,      do_add_number,     do_exp,      do_less, do_where,     do_narrow,
-    do_widen,    do_copy,           do_full,     do_sum,  do_sum_inner, do_sum_outer,
-    do_sum_half, do_sum_half_outer, do_sum_long, do_max,  do_prod,
+    do_add,        do_add_number,   do_exp,           do_less,           do_where,
+    do_narrow,     do_widen,        do_copy,          do_full,           do_sum,
+    do_sum_inner,  do_sum_outer,    do_sum_half,      do_sum_half_outer, do_sum_long,
+    do_max,        do_prod,         do_sum_over,      do_max_over,       do_argmax_over,
+    do_short_over, do_softmax,      do_softmax_short, do_layer_norm,     do_layer_norm_half,
+    do_cumsum,     do_cumsum_outer, do_cumsum_short,
 };
 
 static void nothing(void *arg, int64_t begin, int64_t end)
@@ -104,6 +153,8 @@ Test(awake, bits, .timeout = 120)
     y = weft_keep(weft_randn(weft_shape(ROWS, COLS), WEFT_F32));
     half = weft_keep(weft_cast(x, WEFT_BF16));
     long_row = weft_keep(weft_randn(weft_shape(3, 20011), WEFT_F32));
+    some = weft_keep(weft_randn(weft_shape(40, COLS), WEFT_F32));
+    over = weft_keep(weft_randn(weft_shape(66, COLS), WEFT_F32));
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         weft_set_num_threads(1);
         const weft_tensor want = weft_keep(cases[k]());
@@ -124,4 +175,6 @@ Test(awake, bits, .timeout = 120)
     weft_free(y);
     weft_free(half);
     weft_free(long_row);
+    weft_free(some);
+    weft_free(over);
 }

@@ -416,6 +416,41 @@ static bool somebody_comes(int jobs, unsigned pause)
     return false;
 }
 
+/* What is worth waking threads for is cut into shares of about one size, all threads' alike where there are few; what is not
+ * wakes nobody. */
+Test(pool, even_shares)
+{
+    for (int threads = 1; threads <= 7; threads++) {
+        wf_set_num_threads(threads);
+        for (int64_t grain = 1; grain <= 40; grain += 3)
+            for (int64_t n = 1; n <= 700; n += 1 + n / 50) {
+                const int64_t step = n % 2 ? 4 : 1;
+                const wf_shares s = wf_even_shares(n, grain, 3, step);
+                const int64_t parts = (n + s.grain - 1) / s.grain;
+                cr_assert(s.grain == n || s.grain % step == 0);
+                cr_assert_eq(s.wakes, 2 * n >= 3 * grain, "%lld of %lld", (long long)n,
+                             (long long)grain);
+                if (!s.wakes)
+                    continue;
+                cr_assert_leq(s.grain, 2 * grain + step, "%lld of %lld", (long long)n,
+                              (long long)grain);
+                cr_assert_geq(s.grain + step, grain / 2 + 1);
+                if (step == 1 && n >= 20 * grain)
+                    cr_assert_geq(parts, threads);
+                const int64_t each = (parts + threads - 1) / threads; /* of the busiest thread */
+                if (step == 1 && parts > threads && n < 8 * threads * grain)
+                    cr_assert_leq(each * s.grain, n / threads + each + 1, "%lld of %lld",
+                                  (long long)n, (long long)grain);
+            }
+    }
+    wf_pool_shutdown();
+    wf_set_num_threads(2);
+    wf_shares s = wf_even_shares(96, 33, 8, 1);
+    cr_assert(s.wakes && s.grain == 48);
+    s = wf_even_shares(257, 256, 64, 1);
+    cr_assert(!s.wakes && s.grain == 257);
+}
+
 /* Small jobs close behind one another start or wake workers for the next ones; single ones and one thread do not. */
 Test(pool, small_jobs_in_a_row_call_workers, .timeout = 120)
 {
