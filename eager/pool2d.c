@@ -9,15 +9,17 @@
  * windows, so tasks never write to the same place. A row of the input takes a row of windows after the other: what they give is
  * divided once, and added column of the window by column, the last one first.
  *
- * Channels-last results are computed a block of channels at a time: every channel sees the same window, so that its walk is
- * one loop around the block's, in the same order of additions and comparisons.
+ * Channels-last results are computed some registers of channels at a time (kernels/pool.h): every channel sees the same window, so
+ * that its walk is one loop around theirs, in the same order of additions and comparisons. Types that are not computed in go through
+ * one that is, some images at a time.
  */
+#include "eager/alloc.h"
 #include "eager/cpuid.h"
 #include "eager/dense.h"
 #include "eager/kernels/pool.h"
 #include "eager/layout.h"
 
-enum { CHANNELS = 64 /* a block */, PIECE = 256 /* columns */, STEP = 8 /* of them, as vectors */ };
+enum { PIECE = 256 /* columns */, STEP = 8 /* of them, as vectors */ };
 
 /* [lo, hi) of the windows along a side. */
 typedef struct span {
@@ -43,14 +45,6 @@ static inline int64_t row_of(const pool_args *a, int64_t r)
     const wf_view *y = a->dst;
     return wf_offset_of(r / y->dims[2], 2, y->dims, y->strides) + r % y->dims[2] * y->strides[2];
 }
-/* Channels [c, c + CHANNELS) as far as there are any. */
-static inline int64_t block_of(const pool_args *a, int64_t c)
-{
-    return a->c - c < CHANNELS ? a->c - c : CHANNELS;
-}
-/* In the input, strided as it is: the address of image r / rows, channel c. */
-#define IMAGE(type, v, image, c)                                                                   \
-    ((const type *)(v)->data + (image) * (v)->strides[0] + (c) * (v)->strides[1])
 
 /* First and one-past-last kernel position of output o that lies inside [0, n). */
 static inline void clip(int64_t o, int64_t n, const pool_args *a, int side, int64_t *start,
@@ -75,24 +69,7 @@ static inline void clip(int64_t o, int64_t n, const pool_args *a, int side, int6
     *hi = room < a->kernel[side] ? room : a->kernel[side];
 }
 
-static inline float load_f16(uint16_t v)
-{
-    return wf_f32_of_f16(v);
-}
-static inline float load_bf16(uint16_t v)
-{
-    return wf_f32_of_bf16(v);
-}
 #define SAME(v) (v)
-
-static inline int32_t key_f16(uint16_t v)
-{
-    return wf_key_f32(wf_f32_of_f16(v));
-}
-static inline int32_t key_bf16(uint16_t v)
-{
-    return wf_key_f32(wf_f32_of_bf16(v));
-}
 
 #define MAX_ROWS(suffix, type, ordered, key)                                                       \
     static void max_rows_##suffix(void *arg, int64_t begin, int64_t end)                           \
@@ -177,13 +154,9 @@ static void max_last(const pool_args *a, int64_t begin, int64_t end, wf_pool_max
 
 #define MAX_BOTH(suffix, type, ordered, key)                                                       \
     MAX_ROWS(suffix, type, ordered, key) MAX_LAST(suffix, type)
-MAX_ROWS(u8, uint8_t, int32_t, SAME)
-MAX_ROWS(i8, int8_t, int32_t, SAME)
-MAX_ROWS(i16, int16_t, int32_t, SAME)
 MAX_BOTH(i32, int32_t, int32_t, SAME)
 MAX_ROWS(i64, int64_t, int64_t, SAME)
-MAX_ROWS(f16, uint16_t, int32_t, key_f16)
-MAX_BOTH(bf16, uint16_t, int32_t, key_bf16)
+MAX_LAST(bf16, uint16_t)
 MAX_BOTH(f32, float, int32_t, wf_key_f32)
 MAX_BOTH(f64, double, int64_t, wf_key_f64)
 #undef MAX_BOTH
@@ -307,7 +280,7 @@ static void even_at(const pool_args *a, even *e, int64_t p, int64_t c, int64_t w
     }
 }
 
-#define AVG_ROWS(suffix, type, compute, load, store)                                                     \
+#define AVG_ROWS(suffix, type)                                                                           \
     /* Adaptive windows, which are long: of all of them a row, so that sums of several are under way. */ \
     static void avg_even_##suffix(const pool_args *a, int64_t begin, int64_t end)                        \
     {                                                                                                    \
@@ -324,7 +297,7 @@ static void even_at(const pool_args *a, even *e, int64_t p, int64_t c, int64_t w
                     (const type *)v->data + wf_offset_of(r / a->oh, 2, v->dims, v->strides);             \
                 type *out = (type *)a->out + row_of(a, r) + p * step;                                    \
                 int64_t h0, h;                                                                           \
-                compute sum[PIECE];                                                                      \
+                type sum[PIECE];                                                                         \
                 clip(r % a->oh, a->h, a, 0, &h0, &none, &h);                                             \
                 for (int64_t k = 0; k < m; k++) {                                                        \
                     sum[k] = 0;                                                                          \
@@ -332,15 +305,15 @@ static void even_at(const pool_args *a, even *e, int64_t p, int64_t c, int64_t w
                 for (int64_t i = h0; i < h0 + h; i++) {                                                  \
                     for (int64_t k = 0; k < m; k++) {                                                    \
                         const type *from = in + i * hs + first[k] * ws;                                  \
-                        compute s = sum[k];                                                              \
+                        type s = sum[k];                                                                 \
                         for (int64_t j = 0; j < many[k]; j++) {                                          \
-                            s += load(from[j * ws]);                                                     \
+                            s += from[j * ws];                                                           \
                         }                                                                                \
                         sum[k] = s;                                                                      \
                     }                                                                                    \
                 }                                                                                        \
                 for (int64_t k = 0; k < m; k++) {                                                        \
-                    out[k * step] = store(sum[k] / (compute)(h * many[k]));                              \
+                    out[k * step] = sum[k] / (type)(h * many[k]);                                        \
                 }                                                                                        \
             }                                                                                            \
         }                                                                                                \
@@ -363,24 +336,23 @@ static void even_at(const pool_args *a, even *e, int64_t p, int64_t c, int64_t w
             for (int64_t o = 0; o < a->ow; o++) {                                                        \
                 int64_t w0, wlo, whi;                                                                    \
                 clip(o, a->w, a, 1, &w0, &wlo, &whi);                                                    \
-                compute sum = 0;                                                                         \
+                type sum = 0;                                                                            \
                 for (int64_t i = h0 + hlo; i < h0 + hhi; i++) {                                          \
                     for (int64_t j = w0 + wlo; j < w0 + whi; j++) {                                      \
-                        sum += load(in[i * hs + j * ws]);                                                \
+                        sum += in[i * hs + j * ws];                                                      \
                     }                                                                                    \
                 }                                                                                        \
                 int64_t n = window_count(a, h0, hhi - hlo, w0, whi - wlo);                               \
-                ((type *)a->out)[to + o * step] = store(sum / (compute)n);                               \
+                ((type *)a->out)[to + o * step] = sum / (type)n;                                         \
             }                                                                                            \
         }                                                                                                \
     }                                                                                                    \
     /* Adds to elements of a row what the row of adaptive windows that begins at g gives to them. */     \
     static void spread_##suffix(const pool_args *a, const type *g, int64_t count, const even *e,         \
-                                compute *restrict sum)                                                   \
+                                type *restrict sum)                                                      \
     {                                                                                                    \
         for (int64_t k = 0; k < e->n; k++) {                                                             \
-            const compute each =                                                                         \
-                load(g[(e->p + k) * a->in->strides[3]]) / (compute)(count * e->many[k]);                 \
+            const type each = g[(e->p + k) * a->in->strides[3]] / (type)(count * e->many[k]);            \
             int64_t i = e->lo[k];                                                                        \
             for (; i + STEP <= e->hi[k]; i += STEP) {                                                    \
                 for (int q = 0; q < STEP; q++) {                                                         \
@@ -393,7 +365,7 @@ static void even_at(const pool_args *a, even *e, int64_t p, int64_t c, int64_t w
         }                                                                                                \
     }                                                                                                    \
     static void spread_all_##suffix(const pool_args *a, const type *g, int64_t o, int64_t c,             \
-                                    int64_t width, even *e, compute *sum)                                \
+                                    int64_t width, even *e, type *sum)                                   \
     {                                                                                                    \
         const int64_t count = side_count(a, o, a->h, 0);                                                 \
         g += o * a->in->strides[2];                                                                      \
@@ -409,7 +381,7 @@ static void even_at(const pool_args *a, even *e, int64_t p, int64_t c, int64_t w
         const int64_t step = a->dst->strides[3];                                                         \
         for (int64_t c = 0; c < a->w; c += PIECE) {                                                      \
             const int64_t width = bounded(a->w - c, PIECE);                                              \
-            compute first[PIECE], sum[PIECE];                                                            \
+            type first[PIECE], sum[PIECE];                                                               \
             int64_t plane = -1, held = -1;                                                               \
             const type *g = NULL;                                                                        \
             even e = {.p = -1};                                                                          \
@@ -428,7 +400,7 @@ static void even_at(const pool_args *a, even *e, int64_t p, int64_t c, int64_t w
                     memset(first, 0, (size_t)width * sizeof *first);                                     \
                     spread_all_##suffix(a, g, held, c, width, &e, first);                                \
                 }                                                                                        \
-                const compute *all = first;                                                              \
+                const type *all = first;                                                                 \
                 if (rows.hi > rows.lo + 1) {                                                             \
                     memcpy(sum, first, (size_t)width * sizeof *sum);                                     \
                     all = sum;                                                                           \
@@ -439,11 +411,11 @@ static void even_at(const pool_args *a, even *e, int64_t p, int64_t c, int64_t w
                 int64_t k = 0;                                                                           \
                 for (; step == 1 && k + STEP <= width; k += STEP) {                                      \
                     for (int q = 0; q < STEP; q++) {                                                     \
-                        out[k + q] = store(all[k + q]);                                                  \
+                        out[k + q] = all[k + q];                                                         \
                     }                                                                                    \
                 }                                                                                        \
                 for (; k < width; k++) {                                                                 \
-                    out[k * step] = store(all[k]);                                                       \
+                    out[k * step] = all[k];                                                              \
                 }                                                                                        \
             }                                                                                            \
         }                                                                                                \
@@ -466,170 +438,82 @@ static void even_at(const pool_args *a, even *e, int64_t p, int64_t c, int64_t w
                 const int64_t width = bounded(a->w - c, PIECE);                                          \
                 const span cols = {windows_over(c, a->ow, a, 1).lo,                                      \
                                    windows_over(c + width - 1, a->ow, a, 1).hi};                         \
-                compute sum[PIECE] = {0}, share[PIECE];                                                  \
+                type sum[PIECE] = {0}, share[PIECE];                                                     \
                 for (int64_t o = rows.lo; o < rows.hi; o++) {                                            \
                     const int64_t count = side_count(a, o, a->h, 0);                                     \
                     for (int64_t p = cols.lo; p < cols.hi; p += PIECE) {                                 \
                         const int64_t m = bounded(cols.hi - p, PIECE);                                   \
                         const type *from = g + o * v->strides[2] + p * v->strides[3];                    \
                         for (int64_t k = 0; k < m; k++) {                                                \
-                            share[k] = load(from[k * v->strides[3]]);                                    \
+                            share[k] = from[k * v->strides[3]];                                          \
                         }                                                                                \
-                        divide_##compute(a, count, p, m, share);                                         \
-                        add_##compute(a, c + a->pad[1] - p * a->stride[1], m, share, width, sum);        \
+                        divide_##type(a, count, p, m, share);                                            \
+                        add_##type(a, c + a->pad[1] - p * a->stride[1], m, share, width, sum);           \
                     }                                                                                    \
                 }                                                                                        \
                 for (int64_t k = 0; k < width; k++) {                                                    \
-                    ((type *)a->out)[to + (c + k) * step] = store(sum[k]);                               \
+                    ((type *)a->out)[to + (c + k) * step] = sum[k];                                      \
                 }                                                                                        \
             }                                                                                            \
         }                                                                                                \
     }
 
-/* Means of a window over its first channels, neighbours, of as many at a time as there are registers for their sums; how many. side: of
- * clip, both sides. */
-#define AVG_WIDE(suffix, type)                                                                     \
-    typedef type some_##suffix __attribute__((vector_size(16)));                                   \
-    static int64_t avg_wide_##suffix(const pool_args *a, const type *in, const int64_t *side,      \
-                                     type count, int64_t m, type *out)                             \
-    {                                                                                              \
-        enum { N = sizeof(some_##suffix) / sizeof(type) };                                         \
-        const int64_t hs = a->in->strides[2], ws = a->in->strides[3];                              \
-        int64_t k = 0;                                                                             \
-        for (; k + 4 * N <= m; k += 4 * N) {                                                       \
-            some_##suffix s[4] = {{0}}, x[4];                                                      \
-            const type *row = in + k + (side[0] + side[1]) * hs + (side[3] + side[4]) * ws;        \
-            for (int64_t h = side[1]; h < side[2]; h++, row += hs) {                               \
-                const type *at = row;                                                              \
-                for (int64_t w = side[4]; w < side[5]; w++, at += ws) {                            \
-                    memcpy(x, at, sizeof x);                                                       \
-                    s[0] += x[0], s[1] += x[1], s[2] += x[2], s[3] += x[3];                        \
-                }                                                                                  \
-            }                                                                                      \
-            s[0] /= count, s[1] /= count, s[2] /= count, s[3] /= count;                            \
-            memcpy(out + k, s, sizeof s);                                                          \
-        }                                                                                          \
-        return k;                                                                                  \
-    }
-AVG_WIDE(f32, float)
-AVG_WIDE(f64, double)
-#undef AVG_WIDE
-/* bf16: none, they are rounded one by one. */
-static int64_t avg_wide_bf16(const pool_args *a, const uint16_t *in, const int64_t *side,
-                             float count, int64_t m, uint16_t *out)
+/* The same of the rows of channels-last results of channels-last operands. */
+static void avg_last(const pool_args *a, int64_t begin, int64_t end, wf_pool_avg_fn mean,
+                     int64_t size)
 {
-    (void)a, (void)in, (void)side, (void)count, (void)m, (void)out;
-    return 0;
+    const wf_view *v = a->in;
+    wf_pool_window w = {.down = v->strides[2], .across = v->strides[3]};
+    for (int64_t r = begin; r < end; r++) {
+        const char *image = (const char *)v->data + r / a->oh * v->strides[0] * size;
+        int64_t h0, w0, hlo, hhi, lo, hi;
+        clip(r % a->oh, a->h, a, 0, &h0, &hlo, &hhi);
+        w.rows = hhi - hlo;
+        for (int64_t o = 0; o < a->ow; o++) {
+            clip(o, a->w, a, 1, &w0, &lo, &hi);
+            w.cols = hi - lo;
+            w.in = image + ((h0 + hlo) * v->strides[2] + (w0 + lo) * v->strides[3]) * size;
+            mean((char *)a->out + (r * a->ow + o) * a->c * size, &w,
+                 (double)window_count(a, h0, w.rows, w0, w.cols), a->c);
+        }
+    }
 }
-
-/* The same of the rows of channels-last results. */
-#define AVG_LAST(suffix, type, compute, load, store)                                               \
+/* A row of pixels gets what each window over it gives, window by window. */
+static void avg_back_last(const pool_args *a, int64_t begin, int64_t end, wf_pool_spread_fn spread,
+                          int64_t size)
+{
+    const wf_view *v = a->in;
+    for (int64_t r = begin; r < end; r++) {
+        char *const out = (char *)a->out + r * a->w * a->c * size;
+        const char *image = (const char *)v->data + r / a->h * v->strides[0] * size;
+        const span rows = windows_over(r % a->h, a->oh, a, 0);
+        memset(out, 0, (size_t)(a->w * a->c * size));
+        for (int64_t o = rows.lo; o < rows.hi; o++) {
+            for (int64_t p = 0; p < a->ow; p++) {
+                int64_t w0, lo, hi;
+                clip(p, a->w, a, 1, &w0, &lo, &hi);
+                spread(out + (w0 + lo) * a->c * size,
+                       image + (o * v->strides[2] + p * v->strides[3]) * size,
+                       (double)count_of(a, o, p), hi - lo, a->c);
+            }
+        }
+    }
+}
+#define AVG_LAST(suffix, type)                                                                     \
     static void avg_last_##suffix(void *arg, int64_t begin, int64_t end)                           \
     {                                                                                              \
-        const pool_args *a = arg;                                                                  \
-        const wf_view *v = a->in;                                                                  \
-        const int64_t cs = v->strides[1];                                                          \
-        for (int64_t r = begin; r < end; r++) {                                                    \
-            int64_t s[6];                                                                          \
-            type *out = (type *)a->out + r * a->ow * a->c;                                         \
-            clip(r % a->oh, a->h, a, 0, &s[0], &s[1], &s[2]);                                      \
-            for (int64_t o = 0; o < a->ow; o++) {                                                  \
-                clip(o, a->w, a, 1, &s[3], &s[4], &s[5]);                                          \
-                const compute n = (compute)window_count(a, s[0], s[2] - s[1], s[3], s[5] - s[4]);  \
-                int64_t c =                                                                        \
-                    cs == 1 ? avg_wide_##suffix(a, IMAGE(type, v, r / a->oh, 0), s, n, a->c, out)  \
-                            : 0;                                                                   \
-                out += c;                                                                          \
-                for (; c < a->c; c += CHANNELS) {                                                  \
-                    const type *in = IMAGE(type, v, r / a->oh, c);                                 \
-                    const int64_t m = block_of(a, c);                                              \
-                    compute sum[CHANNELS] = {0};                                                   \
-                    for (int64_t i = s[0] + s[1]; i < s[0] + s[2]; i++) {                          \
-                        for (int64_t j = s[3] + s[4]; j < s[3] + s[5]; j++) {                      \
-                            const type *from = in + i * v->strides[2] + j * v->strides[3];         \
-                            int64_t k = 0;                                                         \
-                            for (; cs == 1 && k + STEP <= m; k += STEP) {                          \
-                                for (int q = 0; q < STEP; q++) {                                   \
-                                    sum[k + q] += load(from[k + q]);                               \
-                                }                                                                  \
-                            }                                                                      \
-                            for (; k < m; k++) {                                                   \
-                                sum[k] += load(from[k * cs]);                                      \
-                            }                                                                      \
-                        }                                                                          \
-                    }                                                                              \
-                    for (int64_t k = 0; k < m; k += STEP, out += STEP) {                           \
-                        if (m - k < STEP) {                                                        \
-                            for (int q = 0; q < m - k; q++) {                                      \
-                                out[q] = store(sum[k + q] / n);                                    \
-                            }                                                                      \
-                            out += m - k;                                                          \
-                            break;                                                                 \
-                        }                                                                          \
-                        for (int q = 0; q < STEP; q++) {                                           \
-                            out[q] = store(sum[k + q] / n);                                        \
-                        }                                                                          \
-                    }                                                                              \
-                }                                                                                  \
-            }                                                                                      \
-        }                                                                                          \
+        avg_last(arg, begin, end, pool_kernels()->avg_##suffix, (int64_t)sizeof(type));            \
     }                                                                                              \
     static void avg_back_last_##suffix(void *arg, int64_t begin, int64_t end)                      \
     {                                                                                              \
-        const pool_args *a = arg;                                                                  \
-        const wf_view *v = a->in;                                                                  \
-        const int64_t cs = v->strides[1];                                                          \
-        for (int64_t r = begin; r < end; r++) {                                                    \
-            type *out = (type *)a->out + r * a->w * a->c;                                          \
-            span rows = windows_over(r % a->h, a->oh, a, 0);                                       \
-            for (int64_t at = 0; at < a->w * a->c; at += block_of(a, at % a->c)) {                 \
-                const int64_t c = at % a->c, m = block_of(a, c);                                   \
-                const type *g = IMAGE(type, v, r / a->h, c);                                       \
-                span cols = windows_over(at / a->c, a->ow, a, 1);                                  \
-                if (rows.hi - rows.lo == 1 && cols.hi - cols.lo == 1 && cs == 1 &&                 \
-                    m % STEP == 0) {                                                               \
-                    const compute n = (compute)count_of(a, rows.lo, cols.lo);                      \
-                    g += rows.lo * v->strides[2] + cols.lo * v->strides[3];                        \
-                    for (int64_t k = 0; k < m; k += STEP) {                                        \
-                        for (int q = 0; q < STEP; q++) {                                           \
-                            out[at + k + q] = store((compute)0 + load(g[k + q]) / n);              \
-                        }                                                                          \
-                    }                                                                              \
-                    continue;                                                                      \
-                }                                                                                  \
-                compute sum[CHANNELS] = {0};                                                       \
-                for (int64_t o = rows.lo; o < rows.hi; o++) {                                      \
-                    for (int64_t p = cols.lo; p < cols.hi; p++) {                                  \
-                        const compute n = (compute)count_of(a, o, p);                              \
-                        const type *from = g + o * v->strides[2] + p * v->strides[3];              \
-                        int64_t k = 0;                                                             \
-                        for (; cs == 1 && k + STEP <= m; k += STEP) {                              \
-                            for (int q = 0; q < STEP; q++) {                                       \
-                                sum[k + q] += load(from[k + q]) / n;                               \
-                            }                                                                      \
-                        }                                                                          \
-                        for (; k < m; k++) {                                                       \
-                            sum[k] += load(from[k * cs]) / n;                                      \
-                        }                                                                          \
-                    }                                                                              \
-                }                                                                                  \
-                for (int64_t k = 0; k < m; k++) {                                                  \
-                    out[at + k] = store(sum[k]);                                                   \
-                }                                                                                  \
-            }                                                                                      \
-        }                                                                                          \
+        avg_back_last(arg, begin, end, pool_kernels()->spread_##suffix, (int64_t)sizeof(type));    \
     }
-
-#define AVG_BOTH(suffix, type, compute, load, store)                                               \
-    AVG_ROWS(suffix, type, compute, load, store) AVG_LAST(suffix, type, compute, load, store)
-AVG_ROWS(f16, uint16_t, float, load_f16, wf_f16_of_f32)
-AVG_BOTH(bf16, uint16_t, float, load_bf16, wf_bf16_of_f32)
-AVG_BOTH(f32, float, float, SAME, SAME)
-AVG_BOTH(f64, double, double, SAME, SAME)
-#undef AVG_BOTH
+AVG_ROWS(f32, float)
+AVG_LAST(f32, float)
+AVG_ROWS(f64, double)
+AVG_LAST(f64, double)
 #undef AVG_LAST
 #undef AVG_ROWS
-#undef IMAGE
 #undef SAME
 
 static pool_args pool_of(const wf_exec *e, bool dilated)
@@ -647,25 +531,17 @@ static pool_args pool_of(const wf_exec *e, bool dilated)
     return a;
 }
 
-/* Kernels of an element type: results row-major (or of any strides), channels-last (NULL: the other one, of rare types). */
-static const wf_task_fn max_of[WF_NDTYPE][2] = {[WEFT_U8] = {max_rows_u8, NULL},
-                                                [WEFT_I8] = {max_rows_i8, NULL},
-                                                [WEFT_I16] = {max_rows_i16, NULL},
-                                                [WEFT_I32] = {max_rows_i32, max_last_i32},
+/* Kernels of an element type: results row-major (or of any strides), channels-last. NULL: those of a wider type serve, and
+ * of i64 the first for both. */
+static const wf_task_fn max_of[WF_NDTYPE][2] = {[WEFT_I32] = {max_rows_i32, max_last_i32},
                                                 [WEFT_I64] = {max_rows_i64, NULL},
-                                                [WEFT_F16] = {max_rows_f16, NULL},
-                                                [WEFT_BF16] = {max_rows_bf16, max_last_bf16},
+                                                [WEFT_BF16] = {NULL, max_last_bf16},
                                                 [WEFT_F32] = {max_rows_f32, max_last_f32},
                                                 [WEFT_F64] = {max_rows_f64, max_last_f64}};
-static const wf_task_fn avg_of[WF_NDTYPE][2] = {[WEFT_F16] = {avg_rows_f16, NULL},
-                                                [WEFT_BF16] = {avg_rows_bf16, avg_last_bf16},
-                                                [WEFT_F32] = {avg_rows_f32, avg_last_f32},
-                                                [WEFT_F64] = {avg_rows_f64, avg_last_f64}};
+static const wf_task_fn avg_of[WF_NDTYPE][2] = {
+    [WEFT_F32] = {avg_rows_f32, avg_last_f32}, [WEFT_F64] = {avg_rows_f64, avg_last_f64}};
 static const wf_task_fn avg_back_of[WF_NDTYPE][2] = {
-    [WEFT_F16] = {avg_back_f16, NULL},
-    [WEFT_BF16] = {avg_back_bf16, avg_back_last_bf16},
-    [WEFT_F32] = {avg_back_f32, avg_back_last_f32},
-    [WEFT_F64] = {avg_back_f64, avg_back_last_f64}};
+    [WEFT_F32] = {avg_back_f32, avg_back_last_f32}, [WEFT_F64] = {avg_back_f64, avg_back_last_f64}};
 
 enum { FEW_ROWS = 16 };
 
@@ -685,6 +561,49 @@ static void run_rows(const wf_task_fn of[2], bool last, pool_args *a)
     wf_parallel_for(wf_view_numel(a->dst) / width, pool_grain(a, width, last), of[last], a);
 }
 
+/* v[n, c, h, w] on dense memory of `to`: channels-last as it is, or row-major. */
+static wf_view dense_of(const wf_view *v, int to, void *data)
+{
+    wf_view t = wf_view_dense(data, to, 4, v->dims);
+    if (wf_view_lies_last(v)) {
+        t.strides[1] = 1;
+        t.strides[3] = v->dims[1];
+        t.strides[2] = t.strides[3] * v->dims[3];
+    }
+    return t;
+}
+
+/* Runs a row in a type that holds all values of x's, as many images at a time as a cache does: halves are rounded once, at the end,
+ * and numbers are the same. */
+static int run_wider(wf_exec *e, wf_exec_fn run)
+{
+    enum { IMAGES = 1 << 17 /* elements */ };
+    const wf_view *x = &e->src[0], *y = &e->dst[0];
+    const int to = wf_dtype_kind(x->dtype) == 2 ? WEFT_F32 : WEFT_I32;
+    const int64_t all = y->dims[0], in = wf_view_numel(x) / all, out = wf_view_numel(y) / all;
+    const int64_t some = IMAGES / (in + out) + 1, n = some < all ? some : all;
+    const size_t bytes = wf_scratch_bytes((in + out) * n, wf_dtype_size(to));
+    char *const data = bytes ? wf_scratch(bytes) : NULL;
+    int code = data ? 0 : wf_no_memory(e->why, bytes);
+    for (int64_t i = 0; !code && i < all; i += n) {
+        wf_view from = *x, dst[2] = {*y, e->ndst > 1 ? e->dst[1] : *y};
+        from.dims[0] = dst[0].dims[0] = dst[1].dims[0] = all - i < n ? all - i : n;
+        from.data = (char *)from.data + i * x->strides[0] * (int64_t)wf_dtype_size(x->dtype);
+        dst[0].data = (char *)dst[0].data + i * out * (int64_t)wf_dtype_size(y->dtype);
+        dst[1].data = (char *)dst[1].data + i * out * (int64_t)wf_dtype_size(dst[1].dtype);
+        const wf_view wide = dense_of(&from, to, data), narrow = dst[0];
+        dst[0] = dense_of(&narrow, to, data + in * n * (int64_t)wf_dtype_size(to));
+        wf_copy(&wide, &from);
+        wf_exec part = *e;
+        part.src = &wide;
+        part.dst = dst;
+        code = run(&part);
+        wf_copy(&narrow, &dst[0]);
+    }
+    wf_scratch_free(data, bytes);
+    return code;
+}
+
 WF_EXEC_DECL(pool2d)
 {
     bool max = e->op == WF_OP_MAX_POOL2D;
@@ -700,8 +619,11 @@ WF_EXEC_DECL(pool2d)
     a.oh = y->dims[2];
     a.ow = y->dims[3];
     const wf_task_fn *of = max ? max_of[x->dtype] : avg_of[x->dtype];
-    const bool kernel = a.h * a.w <= INT32_MAX && x->strides[1] == 1;
-    const bool last = of[1] && wf_view_lies_last(y) && (!max || kernel);
+    const bool kernel = x->strides[1] == 1 && (!max || a.h * a.w <= INT32_MAX);
+    const bool last = wf_view_lies_last(y) && kernel && x->dtype != WEFT_I64;
+    if (!of[last]) {
+        return run_wider(e, wf_exec_pool2d);
+    }
     run_rows(of, last, &a);
     return 0;
 }
@@ -725,6 +647,10 @@ WF_EXEC_DECL(avg_pool2d_bwd)
     a.ow = g->dims[3];
     a.whole = a.adaptive ? (span){0, 0} : whole_windows(&a);
     const wf_task_fn *of = avg_back_of[g->dtype];
-    run_rows(of, of[1] && wf_view_lies_last(dx), &a);
+    const bool last = wf_view_lies_last(dx) && g->strides[1] == 1;
+    if (!of[last]) {
+        return run_wider(e, wf_exec_avg_pool2d_bwd);
+    }
+    run_rows(of, last, &a);
     return 0;
 }

@@ -1,5 +1,5 @@
 /*
- * eager/kernels/pool.inc.c -- the largest of a window of channels-last images, compiled once per instruction set (WF_ISA).
+ * eager/kernels/pool.inc.c -- the largest and the mean of a window of channels-last images, compiled once per instruction set (WF_ISA).
  *
  * Channels are looked at a few registers at a time, an index beside each value. Invariants: those of pool.h; which element
  * is chosen depends on the order of the window alone.
@@ -164,5 +164,65 @@ LARGEST(bf16, uint16_t, lanes, int32_t)
 LARGEST(i32, int32_t, lanes, int32_t)
 LARGEST(f64, double, lanes_64, int64_t)
 
-const wf_pool_kernels WF_JOIN(wf_pool_kernels, WF_ISA) = {
-    .f32 = max_f32, .bf16 = max_bf16, .i32 = max_i32, .f64 = max_f64};
+#define MEANS(suffix, type, vec, mem)                                                              \
+    WF_INLINE void some_means_##suffix(type *out, const wf_pool_window *w, const type *in,         \
+                                       type count, const int n)                                    \
+    {                                                                                              \
+        vec sum[AT_ONCE];                                                                          \
+        WF_UNROLL for (int k = 0; k < n; k++) sum[k] = (vec){0};                                   \
+        for (int64_t i = 0; i < w->rows; i++) {                                                    \
+            const type *from = in + i * w->down;                                                   \
+            for (int64_t j = 0; j < w->cols; j++, from += w->across)                               \
+                WF_UNROLL for (int k = 0; k < n; k++) sum[k] +=                                    \
+                    *(const mem *)(const void *)(from + k * N_OF(vec));                            \
+        }                                                                                          \
+        WF_UNROLL for (int k = 0; k < n; k++) * (mem *)(void *)(out + k * N_OF(vec)) =             \
+            (mem)(sum[k] / count);                                                                 \
+    }                                                                                              \
+    static void avg_##suffix(void *outv, const wf_pool_window *w, double count, int64_t c)         \
+    {                                                                                              \
+        type *out = outv;                                                                          \
+        const type *in = w->in, n = (type)count;                                                   \
+        int64_t k = 0;                                                                             \
+        for (; k + AT_ONCE * N_OF(vec) <= c; k += AT_ONCE * N_OF(vec))                             \
+            some_means_##suffix(out + k, w, in + k, n, AT_ONCE);                                   \
+        for (; k + N_OF(vec) <= c; k += N_OF(vec))                                                 \
+            some_means_##suffix(out + k, w, in + k, n, 1);                                         \
+        for (; k < c; k++) {                                                                       \
+            type sum = 0;                                                                          \
+            for (int64_t i = 0; i < w->rows; i++)                                                  \
+                for (int64_t j = 0; j < w->cols; j++)                                              \
+                    sum += in[k + i * w->down + j * w->across];                                    \
+            out[k] = sum / n;                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    static void spread_##suffix(void *outv, const void *gv, double count, int64_t cols, int64_t c) \
+    {                                                                                              \
+        type *out = outv, n = (type)count;                                                         \
+        const type *g = gv;                                                                        \
+        int64_t k = 0;                                                                             \
+        for (; k + AT_ONCE * N_OF(vec) <= c; k += AT_ONCE * N_OF(vec)) {                           \
+            vec share[AT_ONCE];                                                                    \
+            WF_UNROLL for (int q = 0; q < AT_ONCE; q++) share[q] =                                 \
+                *(const mem *)(const void *)(g + k + q * N_OF(vec)) / n;                           \
+            for (int64_t j = 0; j < cols; j++)                                                     \
+                WF_UNROLL for (int q = 0; q < AT_ONCE; q++) *                                      \
+                    (mem *)(void *)(out + j * c + k + q * N_OF(vec)) += (mem)share[q];             \
+        }                                                                                          \
+        for (; k < c; k++) {                                                                       \
+            const type share = g[k] / n;                                                           \
+            for (int64_t j = 0; j < cols; j++)                                                     \
+                out[j * c + k] += share;                                                           \
+        }                                                                                          \
+    }
+MEANS(f32, float, wf_vec_f32, wf_mem_f32)
+MEANS(f64, double, wf_vec_f64, wf_mem_f64)
+
+const wf_pool_kernels WF_JOIN(wf_pool_kernels, WF_ISA) = {.f32 = max_f32,
+                                                          .bf16 = max_bf16,
+                                                          .i32 = max_i32,
+                                                          .f64 = max_f64,
+                                                          .avg_f32 = avg_f32,
+                                                          .avg_f64 = avg_f64,
+                                                          .spread_f32 = spread_f32,
+                                                          .spread_f64 = spread_f64};
