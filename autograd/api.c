@@ -25,11 +25,14 @@ weft_tensor wf_alias(wf_ctx *c, wf_slot *s)
         wf_tape_node_of(c, s, NULL); /* so that the alias carries the leaf's node */
     }
     weft_tensor h = wf_wrap_at(c, s->st, s->offset, s->dtype, s->rank, wf_dims(s), wf_strides(s));
-    if (h.slot && s->context == c->id && s->node) {
-        wf_slot *a = wf_slot_at(c, h.slot);
+    wf_slot *a = h.slot ? wf_slot_at(c, h.slot) : NULL;
+    if (a && s->context == c->id && s->node) {
         a->node = s->node;
         a->node_gen = s->node_gen;
         wf_tnode_at(c->tape, s->node)->refs++;
+    } else if (a && wf_slot_apart(s)) {
+        a->flags |= WF_SLOT_APART;
+        a->node_gen = s->node_gen;
     }
     return h;
 }

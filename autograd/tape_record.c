@@ -167,24 +167,25 @@ wf_ref wf_tape_node_of(wf_ctx *c, wf_slot *s, wf_why *why)
     }
     bool leaf = (s->flags & WF_SLOT_REQUIRES_GRAD) != 0;
     bool mine = s->context == c->id;
-    if (!leaf && s->node && !mine && !(s->st->root && s->st->root_ctx == c->id)) {
+    const bool root = s->st->root != 0 && !wf_slot_apart(s);
+    if (!leaf && s->node && !mine && !(root && s->st->root_ctx == c->id)) {
         wf_fail(why, WEFT_EGRAD, "an operand was computed with gradients on another thread");
         wf_hint(why, "weft_detach it there, or use it under weft_no_grad_begin");
         return 0;
     }
-    if (!leaf && s->st->root && s->st->root_ctx != c->id) {
+    if (!leaf && root && s->st->root_ctx != c->id) {
         wf_fail(why, WEFT_EGRAD,
                 "an operand's memory was written with gradients on another thread");
         wf_hint(why, "weft_detach it there, or use it under weft_no_grad_begin");
         return 0;
     }
     if (mine && s->node) {
-        if (s->st->root && s->node_gen != s->st->root_gen) {
+        if (root && s->node_gen != s->st->root_gen) {
             return alias_node(c, t, s, why);
         }
         return s->node;
     }
-    if (!leaf && s->st->root) {
+    if (!leaf && root) {
         return alias_node(c, t, s, why);
     }
     wf_ref r = mine || !leaf ? 0 : wf_tape_foreign_find(t, wf_slot_meta(s));
@@ -614,6 +615,10 @@ static wf_ref in_memory_order(wf_tape *t, wf_ref r)
 static wf_ref root_before(wf_ctx *c, wf_tape *t, wf_slot *s, bool *plain, wf_why *why)
 {
     *plain = false;
+    if (wf_slot_apart(s)) { /* what was recorded of the memory is not its history */
+        *plain = true;
+        return 0;
+    }
     if (s->st->root) {
         if (s->st->root_ctx != c->id) {
             wf_fail(why, WEFT_EGRAD, "the target was written with gradients on another thread");
@@ -708,10 +713,12 @@ static int hook_store(wf_ctx *c, wf_slot *dst, wf_slot *value, wf_why *why)
     }
     wf_storage *st = dst->st;
     wf_ref was = st->root;
+    const bool apart = wf_slot_apart(dst);
     wf_tnode_at(t, root)->refs++;
     st->root = root;
     st->root_ctx = c->id;
     st->root_gen++;
+    st->root_apart = apart ? st->root_gen : st->root_apart;
     if (was) {
         wf_tape_release_now(t, was);
     } else if (all || last) {

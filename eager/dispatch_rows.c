@@ -121,6 +121,9 @@ static weft_tensor run_view(wf_call *k)
         wf_slot_destroy(k->c, r);
         return wf_call_fail(k);
     }
+    if (r->st == s->st) {
+        wf_slot_view_made(k->c, k->op, s, r);
+    }
     return h;
 }
 

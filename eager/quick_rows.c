@@ -211,6 +211,9 @@ static bool run_view(row_call *k, int *rc)
         return false; /* the general way will not get one, either */
     }
     *rc = record(k, &r);
+    if (__builtin_expect(!*rc, 1)) {
+        wf_slot_view_made(k->c, k->op, s, r);
+    }
     return true;
 }
 

@@ -46,6 +46,8 @@ typedef struct wf_storage {
     _Atomic uint8_t is_virtual;
     uint8_t shared; /* other threads may hold references: they are counted by locked instructions */
     _Atomic int32_t held; /* references among refs that traces hold: sources, and virtual results */
+    uint32_t
+        root_apart; /* root_gen of the last recorded write through a view apart (wf_slot_apart) */
     _Atomic uint64_t
         broken; /* error number of a write that failed half-way, WF_ARRIVING, 0 = sound */
     const char *write_site;
@@ -70,6 +72,7 @@ enum { WF_INLINE_RANK = 6 };
 #define WF_SLOT_WEAK 1u          /* 0-d result of scalars only */
 #define WF_SLOT_REQUIRES_GRAD 2u /* leaf that wants a gradient */
 #define WF_SLOT_GRADIENT 4u      /* kept by the library as a gradient, not by the user */
+#define WF_SLOT_APART 8u         /* a view that was not recorded: wf_slot_apart */
 
 typedef struct wf_hook {
     uint64_t id;
@@ -116,7 +119,7 @@ typedef struct wf_slot {
     uint32_t context;
     uint8_t dtype, rank, flags, pad;
     wf_ref node;       /* tape node of the value (context's tape) */
-    uint32_t node_gen; /* root_gen of the storage when node was taken */
+    uint32_t node_gen; /* root_gen of the storage when node was taken, or the view apart made */
     /* A trace's note on a view it has recorded: in trace `noted`, while the storage's value is seen_base,
      * the view's value is seen. Only slots of the tracing thread's own scopes carry one. */
     uint32_t noted, seen_base, seen;
@@ -623,6 +626,7 @@ static inline void wf_storage_begin_virtual(wf_storage *st, size_t nbytes, int d
     atomic_store_explicit(&st->handles, 0, memory_order_relaxed);
     atomic_store_explicit(&st->version, 0, memory_order_relaxed);
     st->root_gen = 0;
+    st->root_apart = 0;
     st->root = 0;
     st->write_op = 0;
     st->write_site = NULL;
@@ -805,11 +809,31 @@ static inline bool wf_grad_enabled(const wf_ctx *c)
 {
     return c->grad_off == 0;
 }
+/* A view that weft_detach made, or that was made of a value with a history where recording was off, and views of it, have no part
+ * in what is recorded of their memory: it is a constant to them, and a write through another alias leaves it one. They have one
+ * again when something is recorded that was written through such a view: what they show then is theirs. */
+static inline bool wf_slot_apart(const wf_slot *s)
+{
+    return (s->flags & WF_SLOT_APART) != 0 && s->node == 0 && s->st->root_apart <= s->node_gen;
+}
 /* Is the value tracked: a leaf that requires grad, a result with a tape node, or memory that a recorded
  * write through an alias changed? */
 static inline bool wf_slot_tracked(const wf_slot *s)
 {
-    return (s->flags & WF_SLOT_REQUIRES_GRAD) != 0 || s->node != 0 || (s->st && s->st->root != 0);
+    return (s->flags & WF_SLOT_REQUIRES_GRAD) != 0 || s->node != 0 ||
+           (s->st && s->st->root != 0 && !wf_slot_apart(s));
+}
+/* r, a view of s on its memory, was made by op, and recorded if that was wanted. */
+static inline void wf_slot_view_made(const wf_ctx *c, wf_op op, const wf_slot *s, wf_slot *r)
+{
+    if (__builtin_expect(r->node != 0, 0)) {
+        return;
+    }
+    const bool cut = op == WF_OP_DETACH || (!wf_grad_enabled(c) && wf_slot_tracked(s));
+    if (__builtin_expect(cut || (s->flags & WF_SLOT_APART) != 0, 0)) {
+        r->flags |= WF_SLOT_APART;
+        r->node_gen = cut ? s->st->root_gen : s->node_gen;
+    }
 }
 
 #endif

@@ -340,6 +340,9 @@ static bool view(quick *k, int *rc)
     wf_why_clear(&why);
     *rc = wf_trace_view(&k->t->base, k->op, k->attr, s, r, &why);
     *rc = __builtin_expect(*rc != 0, 0) ? fail(k, 1, &r, &why) : tape(k, &r);
+    if (__builtin_expect(!*rc, 1)) {
+        wf_slot_view_made(k->c, k->op, s, r);
+    }
     return true;
 }
 

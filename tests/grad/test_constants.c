@@ -1,6 +1,6 @@
 /*
- * tests/grad/test_constants.c -- integers that are computed from tensors with a history: no gradient flows to them, so floats that
- * are computed from them are constants, eagerly and in a trace.
+ * tests/grad/test_constants.c -- what no gradient flows through, eagerly and in a trace: integers that are computed from tensors
+ * with a history, and views that were detached, or made where recording was off, whatever is written to their memory.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -213,4 +213,192 @@ Test(constants, copies_of_recorded_floats_into_integers)
         weft_jit_free(j);
         weft_scope_end(sc);
     }
+}
+
+/* -- views apart ------------------------------------------------------------------------------------------ */
+
+/* Each makes f32 [3] of x = {1, 2, 3}; what follows says its gradient. */
+typedef weft_tensor apart_fn(weft_tensor x);
+
+static weft_tensor twice_in_place(weft_tensor x)
+{
+    weft_tensor h = weft_clone(x);
+    weft_mul_(h, weft_f(2));
+    return h;
+}
+
+static weft_tensor unrecorded(weft_tensor x, bool detached)
+{
+    if (detached) {
+        return weft_detach(x);
+    }
+    weft_no_grad_begin();
+    weft_tensor r = weft_reshape(x, weft_shape(3));
+    weft_no_grad_end();
+    return r;
+}
+
+/* h = 2 x, written in place: its view is a constant. */
+static weft_tensor of_written(weft_tensor x) /* 2 x */
+{
+    return weft_mul(unrecorded(twice_in_place(x), true), x);
+}
+static weft_tensor of_written_without_recording(weft_tensor x) /* 2 x */
+{
+    return weft_mul(unrecorded(twice_in_place(x), false), x);
+}
+static weft_tensor of_written_slice(weft_tensor x) /* 2, 2, 1 */
+{
+    weft_tensor h = weft_clone(x);
+    weft_mul_(weft_slice(h, 0, 0, 2, 1), weft_f(2));
+    return weft_mul(weft_div(weft_detach(h), weft_detach(x)), x);
+}
+static weft_tensor view_of_view(weft_tensor x) /* 2 x */
+{
+    weft_tensor d = weft_detach(twice_in_place(x));
+    return weft_mul(weft_reshape(weft_slice(weft_unsqueeze(d, 0), 1, 0, 3, 1), weft_shape(3)), x);
+}
+static weft_tensor by_a_map_of_memory(weft_tensor x) /* 2 x */
+{
+    weft_tensor d = weft_detach(twice_in_place(x));
+    return weft_mul(weft_as_strided(d, weft_shape(3), weft_shape(1), 0), x);
+}
+
+/* The view is there first. */
+static weft_tensor written_behind_it(weft_tensor x) /* 4 x: only h is 2 x */
+{
+    weft_tensor h = weft_clone(x), d = weft_detach(h);
+    weft_mul_(h, weft_f(2));
+    return weft_mul(h, d);
+}
+static weft_tensor written_behind_a_view_of_it(weft_tensor x) /* 2 x */
+{
+    weft_tensor h = weft_clone(x), d = weft_narrow(weft_detach(h), 0, 0, 3);
+    weft_mul_(h, weft_f(2));
+    return weft_mul(x, d);
+}
+
+/* What is recorded through it is its own. */
+static weft_tensor written_through_it(weft_tensor x) /* 7, 0, 0 */
+{
+    weft_tensor d = weft_detach(twice_in_place(x));
+    weft_copy_(weft_slice(d, 0, 0, 1, 1), weft_mul(weft_slice(x, 0, 0, 1, 1), weft_f(7)));
+    return weft_mul(d, weft_f(1));
+}
+static weft_tensor written_through_it_whole(weft_tensor x) /* 2 */
+{
+    weft_tensor d = weft_detach(weft_clone(x));
+    weft_add_(d, weft_mul(x, weft_f(2)));
+    return weft_mul(d, weft_f(1));
+}
+static weft_tensor written_through_it_again(weft_tensor x) /* 14, 5, 0 */
+{
+    weft_tensor d = weft_detach(twice_in_place(x));
+    weft_copy_(weft_slice(d, 0, 0, 1, 1), weft_mul(weft_slice(x, 0, 0, 1, 1), weft_f(7)));
+    weft_copy_(weft_slice(d, 0, 1, 2, 1), weft_mul(weft_slice(x, 0, 1, 2, 1), weft_f(2.5)));
+    weft_mul_(d, weft_f(2));
+    return weft_mul(d, weft_f(1));
+}
+static weft_tensor
+written_by_a_constant(weft_tensor x) /* 2 (6 x) + 0: a write that is not recorded */
+{
+    weft_tensor h = weft_clone(x), d = weft_detach(h);
+    weft_mul_(d, weft_f(6));
+    return weft_mul(weft_mul(d, x), weft_f(2));
+}
+
+/* A leaf of its own. */
+static weft_tensor made_a_leaf(weft_tensor x) /* 2 (2 x): the gradient of d^2 at d = 2 x, times x */
+{
+    weft_tensor d = weft_detach(twice_in_place(x)), g = WEFT_NONE;
+    weft_requires_grad_(d, true);
+    weft_tensor y = weft_sum(weft_square(d));
+    weft_grad_of(.outputs = &y, .n_outputs = 1, .inputs = &d, .n_inputs = 1, .grads = &g);
+    return weft_mul(g, x);
+}
+
+static const struct {
+    const char *what;
+    apart_fn *fn;
+    double by_x[3]; /* the gradient */
+} apart[] = {
+    {"of a value written in place", of_written, {2, 4, 6}},
+    {"the same, without recording", of_written_without_recording, {2, 4, 6}},
+    {"of a value written in part", of_written_slice, {2, 2, 1}},
+    {"a view of it", view_of_view, {2, 4, 6}},
+    {"as_strided of it", by_a_map_of_memory, {2, 4, 6}},
+    {"written behind it", written_behind_it, {4, 8, 12}},
+    {"written behind a view of it", written_behind_a_view_of_it, {2, 4, 6}},
+    {"written through it", written_through_it, {7, 0, 0}},
+    {"written through it whole", written_through_it_whole, {2, 2, 2}},
+    {"written through it again", written_through_it_again, {14, 5, 0}},
+    {"written by a constant", written_by_a_constant, {12, 24, 36}},
+    {"made a leaf", made_a_leaf, {4, 8, 12}},
+};
+
+static weft_status run_apart(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                             int n_out)
+{
+    (void)n_in, (void)n_out;
+    weft_tensor x = weft_detach(in[0]);
+    weft_requires_grad_(x, true);
+    const weft_tensor y = weft_sum(apart[*(const int *)self].fn(x));
+    return weft_grad_of(.outputs = &y, .n_outputs = 1, .inputs = &x, .n_inputs = 1, .grads = out);
+}
+
+static void expect_apart(const char *how, int k, weft_tensor got)
+{
+    double g[3];
+    cr_assert_eq(weft_to_array(got, g, 3, WEFT_F64), WEFT_OK, "%s", weft_last_error());
+    for (int i = 0; i < 3; i++) {
+        cr_expect(g[i] == apart[k].by_x[i], "%s, %s: [%d] is %g, not %g", how, apart[k].what, i,
+                  g[i], apart[k].by_x[i]);
+    }
+}
+
+Test(constants, views_apart)
+{
+    static const float v[3] = {1, 2, 3};
+    for (int k = 0; k < (int)(sizeof apart / sizeof *apart); k++) {
+        weft_scope sc = weft_scope_begin();
+        weft_tensor x = weft_from_data(v, weft_shape(3), WEFT_F32), g;
+        cr_assert_eq(run_apart(&k, &x, 1, &g, 1), WEFT_OK, "%s: %s", apart[k].what,
+                     weft_last_error());
+        expect_apart("eager", k, g);
+        weft_jit *j = weft_jit_trace(run_apart, &k, .always_record = true, .frozen = true);
+        for (int call = 0; call < 4; call++) {
+            cr_assert_eq(weft_jit_call(j, &x, 1, &g, 1), WEFT_OK, "%s: %s", apart[k].what,
+                         weft_last_error());
+            expect_apart("traced", k, g);
+        }
+        weft_jit_free(j);
+        weft_scope_end(sc);
+        cr_assert_eq(weft_tape_nodes(), 0, "%s: %lld nodes left", apart[k].what,
+                     (long long)weft_tape_nodes());
+    }
+}
+
+/* Backpropagation that is cut off by detach, of a state that is written in place: the tape does not grow. */
+Test(constants, a_state_that_is_cut_off_has_no_past)
+{
+    weft_scope all = weft_scope_begin();
+    weft_tensor w = weft_full(weft_shape(4), 0.5, WEFT_F32);
+    weft_requires_grad_(w, true);
+    weft_tensor state = weft_keep(weft_zeros(weft_shape(2, 4), WEFT_F32));
+    int64_t most = 0;
+    for (int step = 0; step < 20; step++) {
+        weft_scope sc = weft_scope_begin();
+        weft_tensor h = weft_detach(state);
+        cr_assert(!weft_requires_grad(h), "step %d", step);
+        weft_copy_(weft_select(h, 0, step % 2), weft_mul(w, weft_f(2)));
+        weft_tanh_(h);
+        cr_assert_eq(weft_backward(weft_sum(h)), WEFT_OK, "%s", weft_last_error());
+        cr_assert_eq(weft_assign(&state, weft_scope_give(sc, h)), WEFT_OK);
+        weft_scope_end(sc);
+        most = step == 1 ? weft_tape_nodes() : most;
+        cr_assert(step < 2 || weft_tape_nodes() <= most, "step %d: %lld nodes, not %lld", step,
+                  (long long)weft_tape_nodes(), (long long)most);
+    }
+    weft_free(state);
+    weft_scope_end(all);
 }
