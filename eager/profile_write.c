@@ -3,7 +3,8 @@
  *
  * The file is valid after every write: it ends with what closes it, and a batch is written over that end together
  * with a new one, by one call. So there is no moment at which a killed program leaves half a file, unless the system
- * itself writes in parts.
+ * itself writes in parts. A name that ends in ".gz" makes it one gzip member with a quarter of the bytes or less (gzip.h), which
+ * is whole after every write likewise.
  *
  * Names come from users, files and the system: they are escaped, and what is not UTF-8 is replaced.
  */
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #include "eager/fd.h"
+#include "eager/gzip.h"
 #include "eager/profile.h"
 
 enum { DEVICE_PROCESS = 1 << 22, MAX_TRACKS = 256 };
@@ -30,6 +32,7 @@ struct wf_prof_file {
     off_t end;    /* where the closing text begins */
     off_t max;    /* it may not begin later; -1: an event would have made it */
     wf_text text; /* not yet written */
+    wf_gzip *zip; /* or NULL: it is written as it is */
     bool failed;
     track named[MAX_TRACKS]; /* tracks that have a name in the file */
     int nnamed;
@@ -256,7 +259,9 @@ bool wf_prof_file_put(wf_prof_file *f, const weft_profile_event *e)
             wf_text_end(&f->text, put_event(p, f, e));
         }
     }
-    if (f->max >= 0 && f->end + (off_t)f->text.n <= f->max) {
+    if (f->max >= f->end &&
+        (f->zip ? wf_gzip_add(f->zip, f->text.s, before, f->text.n, (size_t)(f->max - f->end))
+                : f->end + (off_t)f->text.n <= f->max)) {
         return true;
     }
     f->text.n =
@@ -301,11 +306,9 @@ static bool write_at(int fd, const char *s, size_t n, off_t at)
     return true;
 }
 
-bool wf_prof_file_sync(wf_prof_file *f, int64_t events, int64_t dropped)
+/* Writes t over the end of the file, of which the first `batch` bytes stay. */
+static void write_text(wf_prof_file *f, wf_text *t, size_t batch)
 {
-    wf_text *t = &f->text;
-    size_t batch = t->n;
-    put_end(f, events, dropped);
     if (t->failed || !write_at(f->fd, t->s, t->n, f->end)) {
         f->failed = true;
     } else {
@@ -313,6 +316,26 @@ bool wf_prof_file_sync(wf_prof_file *f, int64_t events, int64_t dropped)
     }
     t->n = 0;
     t->failed = false;
+}
+
+bool wf_prof_file_sync(wf_prof_file *f, int64_t events, int64_t dropped)
+{
+    wf_text *t = &f->text;
+    const size_t batch = t->n;
+    put_end(f, events, dropped);
+    if (!f->zip) {
+        write_text(f, t, batch);
+        return !f->failed;
+    }
+    f->failed |= t->failed;
+    t->failed = false;
+    if (!f->failed) {
+        wf_gzip_cut(f->zip, t->s, batch);
+        const size_t whole = f->zip->out.n;
+        wf_gzip_end(f->zip, t->s + batch, t->n - batch);
+        write_text(f, &f->zip->out, whole);
+    }
+    t->n = 0;
     return !f->failed;
 }
 
@@ -346,15 +369,25 @@ wf_prof_file *wf_prof_file_open(const char *path, int64_t max, const char **why)
     }
     f->process = getpid();
     f->max = (off_t)max;
-    f->fd = wf_fd_apart(open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    f->fd = -1;
+    const size_t length = strlen(name);
+    const bool zipped = length > 3 && strcmp(name + length - 3, ".gz") == 0;
+    f->zip = zipped ? calloc(1, sizeof *f->zip) : NULL;
+    if (!zipped || f->zip) {
+        f->fd = wf_fd_apart(open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+        *why = f->fd < 0 ? strerrordesc_np(errno) : "it cannot be written";
+    }
     free(name);
-    *why = f->fd < 0 ? strerrordesc_np(errno) : "it cannot be written";
     weft_profile_event process = {.device = -1, .thread = f->process};
     wf_text_putf(&f->text, "{\"traceEvents\":[");
     put_metadata(f, &process, "process_name", program_invocation_short_name);
     char *comma = f->text.s ? strchr(f->text.s, ',') : NULL;
     if (comma) {
         *comma = ' '; /* of the first event */
+    }
+    if (f->zip) {
+        wf_gzip_begin(f->zip);
+        wf_gzip_add(f->zip, f->text.s, 0, f->text.n, SIZE_MAX);
     }
     if (f->fd < 0 || !wf_prof_file_sync(f, 0, 0)) {
         wf_prof_file_close(f);
@@ -368,6 +401,10 @@ void wf_prof_file_close(wf_prof_file *f)
     if (f->fd >= 0) {
         close(f->fd);
     }
+    if (f->zip) {
+        wf_text_free(&f->zip->out);
+    }
+    free(f->zip);
     wf_text_free(&f->text);
     free(f);
 }

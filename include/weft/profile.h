@@ -13,6 +13,8 @@
  *
  * The file is valid JSON at every moment after weft_profile_begin: events are appended a batch at a time, so a program
  * that is killed loses at most the last batch of each thread (64 KiB of memory a thread). At exit the rest is written.
+ * A path that ends in ".gz" makes it a gzip file, as whole at every moment, which the viewers open too: 20 to 35 bytes an event of
+ * an op, of which 50 MB hold the million that is the default, and not 110 to 170.
  *
  * Size is bounded: after max_events events, and those that would make the file larger than max_bytes, further ones are
  * counted and not kept; the trace says how many. When no profile is being taken an op pays one predictable branch.
@@ -60,8 +62,8 @@ typedef struct weft_profile_event {
 } weft_profile_event;
 
 typedef struct weft_profile_args {
-    const char
-        *path; /* Chrome trace events; "%p" in it becomes the process number; NULL: no file */
+    const char *
+        path; /* Chrome trace events; compressed if it ends in ".gz"; "%p" in it becomes the process number; NULL: no file */
     int64_t max_events; /* default 1000000 */
     int64_t
         max_bytes; /* of the file; default 50000000, or 50 for each of max_events if that is more */

@@ -95,12 +95,12 @@ static int count_in(const char *file, const char *what)
     return found;
 }
 
-/* The pictures of script/timeline: boxes for what was done, an arrow for each launch, the first step and the last. */
+/* The pictures of script/timeline, of a compressed trace: boxes for what was done, an arrow for each launch, the first step and the last. */
 Test(cuda_profile, pictures)
 {
     enum { N = 64, STEPS = 4, LAUNCHES = 6 };
     char command[300], out[100];
-    snprintf(path, sizeof path, "/tmp/weft-test-timeline-%ld.json", (long)getpid());
+    snprintf(path, sizeof path, "/tmp/weft-test-timeline-%ld.json.gz", (long)getpid());
     with_fake(FAKE_LATE, 3);
     cr_assert_eq(weft_profile_begin(.path = path), WEFT_OK, "%s", weft_last_error());
     wf_cuda_block *b[STEPS];
@@ -116,12 +116,12 @@ Test(cuda_profile, pictures)
     cr_assert_eq(weft_profile_end(), WEFT_OK);
     snprintf(command, sizeof command, "script/timeline %s --launches 5 >/dev/null 2>&1", path);
     cr_assert_eq(system(command), 0);
-    snprintf(out, sizeof out, "%.*s-queue.svg", (int)strlen(path) - 5, path);
+    snprintf(out, sizeof out, "%.*s-queue.svg", (int)strlen(path) - (int)strlen(".json.gz"), path);
     cr_assert_eq(count_in(out, "class='arrow'"), 5);
     cr_assert_eq(count_in(out, "</svg>"), 1);
     cr_assert_geq(count_in(out, "<title>fill_i32"), 10, "on the host and on the device");
     unlink(out);
-    snprintf(out, sizeof out, "%.*s-steps.svg", (int)strlen(path) - 5, path);
+    snprintf(out, sizeof out, "%.*s-steps.svg", (int)strlen(path) - (int)strlen(".json.gz"), path);
     cr_assert_eq(count_in(out, "</svg>"), 1);
     cr_assert_eq(count_in(out, "6 launches"), 2);
     cr_assert_geq(count_in(out, "driver memory: map"), 1);

@@ -15,6 +15,7 @@
 
 #include "eager/env.h"
 #include "eager/profile.h"
+#include "tests/support/effort.h"
 #include "tests/support/support.h"
 #include "tests/support/trace_file.h"
 #include "weft/weft.h"
@@ -24,6 +25,11 @@ static char path[64];
 static void setup(void)
 {
     snprintf(path, sizeof path, "/tmp/weft-test-profile-%ld.json", (long)getpid());
+}
+
+static void setup_zipped(void)
+{
+    snprintf(path, sizeof path, "/tmp/weft-test-profile-%ld.json.gz", (long)getpid());
 }
 
 static void teardown(void)
@@ -351,6 +357,82 @@ Test(profile, bytes, .init = setup, .fini = teardown)
     trace_file_free(&f);
 }
 
+/* A training step of few ops, as programs have them: operands of several shapes, lines, backward passes, memory that changes. */
+static void train(int steps)
+{
+    weft_tensor w[2] = {weft_keep(weft_randn(weft_shape(64, 128), WEFT_F32)),
+                        weft_keep(weft_randn(weft_shape(128, 10), WEFT_F32))};
+    weft_tensor x = weft_keep(weft_randn(weft_shape(32, 64), WEFT_F32));
+    for (int i = 0; i < 2; i++) {
+        weft_requires_grad_(w[i], true);
+    }
+    for (int i = 0; i < steps; i++) {
+        const weft_scope s = weft_scope_begin();
+        weft_profile_range_begin("step");
+        weft_tensor h = weft_gelu(weft_matmul(x, w[0]));
+        weft_tensor y = weft_softmax(weft_matmul(h, w[1]), -1);
+        cr_assert_eq(weft_backward(.loss = weft_mean(weft_mul(y, y))), WEFT_OK);
+        weft_no_grad_begin();
+        for (int k = 0; k < 2; k++) {
+            weft_sub_(w[k], weft_mul(weft_grad(w[k]), weft_f(0.01)));
+            weft_set_grad(w[k], WEFT_NONE);
+        }
+        weft_no_grad_end();
+        weft_profile_range_end();
+        weft_scope_end(s);
+    }
+    weft_free(w[0]), weft_free(w[1]), weft_free(x);
+}
+
+/* A million events in 50 MB: what the bound for bytes is by default. */
+Test(profile, events_of_a_zipped_file_are_small, .init = setup_zipped, .fini = teardown)
+{
+    enum { MOST = 50 };
+    weft_profile_stats s;
+    struct stat st;
+    const int steps = (int)effort_of(400);
+    cr_assert_eq(weft_profile_begin(.path = path), WEFT_OK);
+    train(steps);
+    cr_assert_eq(weft_profile_end(), WEFT_OK);
+    weft_profile_get_stats(&s);
+    cr_assert_geq(s.events, 30 * steps);
+    cr_assert_eq(s.dropped, 0);
+    cr_assert_eq(stat(path, &st), 0);
+    cr_expect_leq((int64_t)st.st_size, MOST * s.events, "%.1f bytes an event",
+                  (double)st.st_size / (double)s.events);
+    trace_file f = read_trace();
+    cr_expect_eq(f.said_events, s.events);
+    cr_expect_eq(trace_count(&f, "range", "step"), steps);
+    cr_expect_eq(trace_count(&f, "backward", NULL), steps);
+    int kept = 0;
+    for (int i = 0; i < f.n; i++) {
+        kept += f.events[i].ph == 'X' || f.events[i].ph == 'C';
+    }
+    cr_expect_eq(kept, s.events);
+    trace_file_free(&f);
+}
+
+/* The bound holds for what is written. */
+Test(profile, bytes_of_a_zipped_file, .init = setup_zipped, .fini = teardown)
+{
+    enum { MOST = 100000, END = 1000 };
+    weft_profile_stats s;
+    struct stat st;
+    cr_assert_eq(weft_profile_begin(.path = path, .max_bytes = MOST), WEFT_OK);
+    train(200);
+    cr_assert_eq(weft_profile_end(), WEFT_OK);
+    cr_assert_eq(stat(path, &st), 0);
+    cr_expect_leq((int64_t)st.st_size, MOST + END);
+    cr_expect_geq((int64_t)st.st_size, MOST - END);
+    weft_profile_get_stats(&s);
+    trace_file f = read_trace();
+    cr_expect_gt(f.said_dropped, 0);
+    cr_expect_eq(f.said_dropped, s.dropped);
+    cr_expect_eq(f.said_events, s.events);
+    cr_expect_geq(s.events * 50, MOST);
+    trace_file_free(&f);
+}
+
 static void count_event(void *user, const weft_profile_event *e)
 {
     (void)e;
@@ -463,7 +545,7 @@ static trace_file end_early(int how)
     return read_trace();
 }
 
-Test(profile, valid_at_every_moment, .init = setup, .fini = teardown)
+static void is_valid_at_every_moment(void)
 {
     trace_file f;
     cr_assert_eq(weft_profile_begin(.path = path), WEFT_OK);
@@ -491,6 +573,16 @@ Test(profile, valid_at_every_moment, .init = setup, .fini = teardown)
     trace_file_free(&f);
 }
 
+Test(profile, valid_at_every_moment, .init = setup, .fini = teardown)
+{
+    is_valid_at_every_moment();
+}
+
+Test(profile, valid_at_every_moment_zipped, .init = setup_zipped, .fini = teardown)
+{
+    is_valid_at_every_moment();
+}
+
 /* A profile stays open: with the number of a stream that is closed it would get what the program writes to that. */
 Test(profile, keeps_off_the_standard_streams, .init = setup, .fini = teardown)
 {
@@ -511,7 +603,7 @@ Test(profile, keeps_off_the_standard_streams, .init = setup, .fini = teardown)
     trace_file_free(&f);
 }
 
-Test(profile, programs_that_end_early, .init = setup, .fini = teardown)
+static void check_programs_that_end_early(void)
 {
     trace_file f = end_early(0); /* killed: all but the last batch */
     int n = trace_count(&f, "op", "neg");
@@ -523,6 +615,16 @@ Test(profile, programs_that_end_early, .init = setup, .fini = teardown)
     f = end_early(2);
     cr_assert_gt(trace_count(&f, "op", "neg"), 1000);
     trace_file_free(&f);
+}
+
+Test(profile, programs_that_end_early, .init = setup, .fini = teardown)
+{
+    check_programs_that_end_early();
+}
+
+Test(profile, programs_that_end_early_zipped, .init = setup_zipped, .fini = teardown)
+{
+    check_programs_that_end_early();
 }
 
 /* -- other ways in and out ------------------------------------------------------------------------------ */

@@ -338,25 +338,50 @@ bool trace_is_json(const char *text)
     return value(&r, &s, 0) && peek(&r) == -1;
 }
 
+char *trace_file_text(const char *path, size_t *n)
+{
+    const size_t length = strlen(path);
+    const bool zipped = length > 3 && strcmp(path + length - 3, ".gz") == 0;
+    char command[512], *text = NULL;
+    snprintf(command, sizeof command, "gzip -dc '%s'", path);
+    FILE *in = zipped ? popen(command, "r") : fopen(path, "rb");
+    size_t room = 1 << 16;
+    bool good = in != NULL;
+    for (*n = 0; good; room *= 2) {
+        char *more = realloc(text, room + 1);
+        good = more != NULL;
+        text = more ? more : text;
+        *n += good ? fread(text + *n, 1, room - *n, in) : 0;
+        if (*n < room) {
+            break;
+        }
+    }
+    good = good && !ferror(in);
+    if (in) {
+        good = (zipped ? pclose(in) : fclose(in)) == 0 && good;
+    }
+    if (!good) {
+        free(text);
+        return NULL;
+    }
+    text[*n] = 0;
+    return text;
+}
+
 trace_file trace_file_read(const char *path)
 {
     trace_file f = {.said_events = -1, .said_dropped = -1};
-    FILE *in = fopen(path, "rb");
-    long size = in && fseek(in, 0, SEEK_END) == 0 ? ftell(in) : -1;
-    unsigned char *text = size >= 0 ? malloc((size_t)size + 1) : NULL;
+    size_t size;
+    char *text = trace_file_text(path, &size);
     if (text) {
-        rewind(in);
-        size = (long)fread(text, 1, (size_t)size, in);
-        reader r = {text, text + size, NULL, &f};
+        const unsigned char *start = (const unsigned char *)text;
+        reader r = {start, start + size, NULL, &f};
         if (!top(&r)) {
-            snprintf(f.error, sizeof f.error, "%s, at byte %ld of %ld", r.error ? r.error : "?",
-                     (long)(r.p - text), size);
+            snprintf(f.error, sizeof f.error, "%s, at byte %ld of %zu", r.error ? r.error : "?",
+                     (long)(r.p - start), size);
         }
     } else {
         snprintf(f.error, sizeof f.error, "it cannot be read");
-    }
-    if (in) {
-        fclose(in);
     }
     free(text);
     return f;

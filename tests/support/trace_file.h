@@ -6,6 +6,7 @@
 #define TESTS_SUPPORT_TRACE_FILE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef struct trace_event {
@@ -20,6 +21,9 @@ typedef struct trace_file {
     char error[128];                   /* "" or why it is no such file */
 } trace_file;
 
+/* All of a file, a zero behind it: malloc'ed; of one whose name ends in ".gz" what gzip, the program, makes of it. NULL: that, or
+ * reading, failed. */
+char *trace_file_text(const char *path, size_t *n);
 /* Reads path; error says what is wrong with it. */
 trace_file trace_file_read(const char *path);
 void trace_file_free(trace_file *f);
