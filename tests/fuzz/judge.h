@@ -103,6 +103,59 @@ static void run(uint64_t seed, const calls *c)
     check_baseline("after the calls", &before);
 }
 
+/* A few calls, recorded: in a region of a trace that runs as it likes, of one that always records, of one that may not be broken; or
+ * in a function that is recorded for its own sake, as a graph. */
+static struct {
+    void (*one)(void *user);
+    void *user;
+    weft_jit *region[3];
+    int64_t refused; /* regions and functions that ended with an error */
+} recorded;
+
+static void open_regions(void)
+{
+    recorded.region[0] = weft_jit_trace(NULL, .name = "region");
+    recorded.region[1] = weft_jit_trace(NULL, .name = "recorded", .always_record = true);
+    recorded.region[2] = weft_jit_trace(NULL, .name = "one graph", .single_graph = true);
+    cr_assert(recorded.region[0] && recorded.region[1] && recorded.region[2]);
+}
+
+static void close_regions(void)
+{
+    for (int i = 0; i < 3; i++) {
+        weft_jit_free(recorded.region[i]);
+    }
+}
+
+static weft_status one_recorded(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                                int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    recorded.one(recorded.user);
+    out[0] = weft_add(in[0], weft_f(1));
+    return WEFT_OK;
+}
+
+static void in_a_trace(void *user)
+{
+    (void)user;
+    const unsigned way = (unsigned)(test_next(&rng) % 4);
+    if (way == 3) {
+        const weft_tensor x = weft_ones(weft_shape(2), WEFT_F32);
+        weft_graph *g = weft_jit_graph(one_recorded, NULL, &x, 1);
+        recorded.refused += !g;
+        weft_graph_free(g);
+        weft_free(x);
+        return;
+    }
+    weft_jit *j = recorded.region[way];
+    cr_assert_eq(weft_jit_begin(j), WEFT_OK, "%s", weft_last_error());
+    for (int i = (int)test_between(&rng, 1, 6); i-- > 0;) {
+        recorded.one(recorded.user);
+    }
+    recorded.refused += weft_jit_end(j) != WEFT_OK;
+}
+
 /* Runs of seeds 1 to n, beside a thread whose tensors are not ours. WEFT_FUZZ_CALLS: how many calls in their place, at least, and
  * WEFT_FUZZ_SEED the first seed. Returns how many times n those were: 1 or more. */
 static double run_seeds(int n, const calls *c)

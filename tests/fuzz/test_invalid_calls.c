@@ -700,6 +700,22 @@ Test(invalid_calls, random)
     cr_assert_gt((double)successes, 25000 * times, "only %lld calls passed", (long long)successes);
 }
 
+/* The same while they are recorded: what fails then fails with a status and a message, too. */
+Test(invalid_calls, recorded)
+{
+    FILE *sink = fopen("/dev/null", "w");
+    cr_assert(sink);
+    recorded.one = one_call;
+    recorded.user = sink;
+    const double times = run_seeds(
+        5, &(calls){.n = 1000, .open = open_regions, .one = in_a_trace, .close = close_regions});
+    fclose(sink);
+    cr_assert_gt((double)failures, 8000 * times, "only %lld calls failed", (long long)failures);
+    cr_assert_gt((double)successes, 2000 * times, "only %lld calls passed", (long long)successes);
+    cr_assert_gt((double)recorded.refused, 100 * times, "only %lld refused",
+                 (long long)recorded.refused);
+}
+
 /* Scopes, lifetimes and globals with nothing or nonsense. */
 Test(invalid_calls, nothing)
 {

@@ -1,5 +1,5 @@
 /*
- * tests/fuzz/test_invalid_objects.c -- 50000 random calls of layers, optimisers, files, traces, graphs.
+ * tests/fuzz/test_invalid_objects.c -- 50000 random calls of layers, optimisers, files, traces, graphs; and some while they are recorded.
  *
  * As test_invalid_calls: nothing may crash, every failing call gives a status and a message, and in the end memory is
  * where it was. Objects are of this run or NULL; a stray pointer is no mistake that a library can find.
@@ -458,4 +458,27 @@ Test(invalid_objects, random)
         5, &(calls){.n = 10000, .open = open_objects, .one = one_call, .close = close_objects});
     cr_assert_gt((double)failures, 50000 * times, "only %lld calls failed", (long long)failures);
     cr_assert_gt((double)successes, 12000 * times, "only %lld calls passed", (long long)successes);
+}
+
+static void open_all(void)
+{
+    open_regions();
+    open_objects();
+}
+
+static void close_all(void)
+{
+    close_objects();
+    close_regions();
+}
+
+/* The same while they are recorded. */
+Test(invalid_objects, recorded)
+{
+    any_name = true;
+    recorded.one = one_call;
+    const double times =
+        run_seeds(5, &(calls){.n = 1000, .open = open_all, .one = in_a_trace, .close = close_all});
+    cr_assert_gt((double)failures, 8000 * times, "only %lld calls failed", (long long)failures);
+    cr_assert_gt((double)successes, 2000 * times, "only %lld calls passed", (long long)successes);
 }
