@@ -48,7 +48,7 @@ endfunction()
 weft_objects(weft_ir ${weft_ir_sources})
 weft_objects(weft_core ${weft_core_sources})
 
-# zlib, for compressed .npz and the text of GPU kernels: into libweft.so, so that it needs the C library only; libweft.a's users link it.
+# zlib, for compressed .npz and profiles and the text of GPU kernels: into libweft.so, so that it needs the C library only; libweft.a's users link it.
 set(weft_zlib "")
 set(weft_pc_zlib "")
 if(NOT WEFT_DEFLATE STREQUAL "OFF")
@@ -57,15 +57,15 @@ if(NOT WEFT_DEFLATE STREQUAL "OFF")
     if(WEFT_ZLIB_INCLUDE AND WEFT_ZLIB_STATIC)
         set(weft_zlib ${WEFT_ZLIB_STATIC})
         set(weft_pc_zlib " -lz")
-        set_property(SOURCE io/inflate.c APPEND PROPERTY COMPILE_DEFINITIONS WF_HAVE_ZLIB)
+        set_property(SOURCE io/inflate.c eager/gzip.c APPEND PROPERTY COMPILE_DEFINITIONS WF_HAVE_ZLIB)
     elseif(WEFT_DEFLATE STREQUAL "ON")
         message(FATAL_ERROR "WEFT_DEFLATE=ON, but zlib.h or libz.a is missing (zlib1g-dev)")
     endif()
 endif()
 if(weft_zlib)
-    message(STATUS "Compressed .npz: read, by ${weft_zlib}")
+    message(STATUS "Compressed .npz: read, compressed profiles: written, by ${weft_zlib}")
 else()
-    message(STATUS "Compressed .npz: refused, zlib is missing (zlib1g-dev) or WEFT_DEFLATE=OFF")
+    message(STATUS "Compressed .npz and profiles: refused, zlib is missing (zlib1g-dev) or WEFT_DEFLATE=OFF")
 endif()
 
 # Kernels on disk are found by the version of what wrote them: a hash of the generator's sources.

@@ -1,249 +1,99 @@
 /*
- * eager/gzip.c -- gzip members that grow: a piece is a block of fixed codes and an empty stored block, which ends at a whole byte; the
- * last text is a stored block of its own behind the last piece, so that the next piece can be written over it.
+ * eager/gzip.c -- gzip members that grow, through zlib, linked statically: a piece ends at a whole byte (a sync flush); the last text is
+ * a stored block of its own behind the last piece, so that the next piece can be written over it.
+ *
+ * Without zlib (WEFT_DEFLATE=OFF, or no zlib1g-dev when weft was built) there is none, which whoever asked for one is told.
  */
 #include "eager/gzip.h"
 
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum {
-    NEAR = 32768,  /* how far back a repetition may begin */
-    LONGEST = 258, /* bytes of one */
-    LEAST = 4,
-    BREAK = 8, /* bytes that wf_gzip_cut adds, or more */
-    END_OF_BLOCK = 256,
-    STORED = 0,
-    FIXED = 1
+#ifdef WF_HAVE_ZLIB
+#include <zlib.h>
+
+#include "eager/crc32.h"
+
+struct wf_gzip {
+    wf_text out;
+    z_stream stream;
+    size_t
+        done; /* bytes of the piece that are in out; what the rest becomes is not known before it is flushed */
+    uint32_t sum, size; /* of the text: CRC-32, bytes */
 };
 
-static uint32_t load32(const char *p)
+wf_gzip *wf_gzip_begin(const char **why)
 {
-    uint32_t v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
-static uint64_t load64(const char *p)
-{
-    uint64_t v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
-/* -- bits: the first is the lowest of a byte ------------------------------------------------------------------- */
-
-/* Where bits go. Whole bytes are written at once, and what lies beyond them is written over by the next ones. */
-typedef struct writer {
-    char *p;
-    uint64_t bits;
-    unsigned count;
-} writer;
-
-/* What is put at once: up to 56 bits. */
-typedef struct word {
-    uint64_t bits;
-    unsigned count;
-} word;
-
-static inline writer put(writer w, word v)
-{
-    w.bits |= v.bits << w.count;
-    w.count += v.count;
-    memcpy(w.p, &w.bits, sizeof w.bits);
-    w.p += w.count / 8;
-    w.bits >>= w.count & ~7U;
-    w.count &= 7;
-    return w;
-}
-
-static inline word followed_by(word a, uint64_t bits, unsigned count)
-{
-    return (word){a.bits | bits << a.count, a.count + count};
-}
-
-/* Codes begin with their highest bit. */
-static inline word symbol(const wf_gzip *z, unsigned s)
-{
-    if (s < 144) {
-        return (word){z->turned[0x30 + s], 8};
+    static const char header[10] = {0x1F, (char)0x8B, Z_DEFLATED, 0, 0, 0,
+                                    0,    0,          0,          3}; /* no name, no time, Unix */
+    enum { MEMORY = 8 };
+    wf_gzip *z = calloc(1, sizeof *z);
+    if (!z || deflateInit2(&z->stream, Z_BEST_SPEED, Z_DEFLATED, -MAX_WBITS, MEMORY,
+                           Z_DEFAULT_STRATEGY) != Z_OK) {
+        *why = "no memory to compress it";
+        free(z);
+        return NULL;
     }
-    if (s < 256) { /* nine bits, the first of which is 1 */
-        return (word){1U | (unsigned)z->turned[0x90 + s - 144] << 1, 9};
-    }
-    if (s < 280) {
-        return (word){z->turned[s - 256] >> 1, 7};
-    }
-    return (word){z->turned[0xC0 + s - 280], 8};
-}
-
-static inline unsigned log2_of(unsigned n)
-{
-    return 31 - (unsigned)__builtin_clz(n);
-}
-
-/* A repetition of `length` bytes from `back` bytes before. Classes of lengths are four to a power of two, of distances two, and
- * further bits say which of a class. */
-static inline word repetition(const wf_gzip *z, unsigned length, unsigned back)
-{
-    const unsigned l = length - 3, d = back - 1;
-    word w;
-    if (l < 8) {
-        w = symbol(z, 257 + l);
-    } else if (length == LONGEST) {
-        w = symbol(z, 285);
-    } else {
-        const unsigned more = log2_of(l) - 2;
-        w = followed_by(symbol(z, 257 + 4 * (more + 1) + ((l >> more) & 3)), l & ((1U << more) - 1),
-                        more);
-    }
-    const unsigned more = d < 4 ? 0 : log2_of(d) - 1;
-    const unsigned class = d < 4 ? d : 2 * (more + 1) + ((d >> more) & 1);
-    w = followed_by(w, z->turned[class] >> 3, 5);
-    return followed_by(w, d & ((1U << more) - 1), more);
-}
-
-/* -- the sum ------------------------------------------------------------------------------------------------------- */
-
-static void make_tables(wf_gzip *z)
-{
-    for (unsigned i = 0; i < 256; i++) {
-        uint32_t c = i, turned = 0;
-        for (int k = 0; k < 8; k++) {
-            turned |= (i >> k & 1) << (7 - k);
-            c = c >> 1 ^ (c & 1 ? 0xEDB88320u : 0);
-        }
-        z->table[0][i] = c;
-        z->turned[i] = (uint8_t)turned;
-    }
-    for (int k = 1; k < 8; k++) {
-        for (unsigned i = 0; i < 256; i++) {
-            const uint32_t c = z->table[k - 1][i];
-            z->table[k][i] = c >> 8 ^ z->table[0][c & 255];
-        }
-    }
-}
-
-static uint32_t sum_of(const wf_gzip *z, uint32_t sum, const char *s, size_t n)
-{
-    uint32_t c = ~sum;
-    for (; n >= 8;
-         n -= 8,
-         s += 8) { /* eight look-ups at once: one at a time, each waits for the one before */
-        const uint32_t a = load32(s) ^ c, b = load32(s + 4);
-        c = z->table[7][a & 255] ^ z->table[6][a >> 8 & 255] ^ z->table[5][a >> 16 & 255] ^
-            z->table[4][a >> 24] ^ z->table[3][b & 255] ^ z->table[2][b >> 8 & 255] ^
-            z->table[1][b >> 16 & 255] ^ z->table[0][b >> 24];
-    }
-    for (; n; n--, s++) {
-        c = c >> 8 ^ z->table[0][(c ^ (unsigned char)*s) & 255];
-    }
-    return ~c;
-}
-
-/* -- pieces ---------------------------------------------------------------------------------------------------------- */
-
-void wf_gzip_begin(wf_gzip *z)
-{
-    static const char header[10] = {0x1F, (char)0x8B, 8, 0, 0,
-                                    0,    0,          0, 0, 3}; /* no name, no time, Unix */
-    make_tables(z);
     wf_text_put(&z->out, header, sizeof header);
+    return z;
 }
 
-static uint32_t *place_of(wf_gzip *z, uint32_t four)
+wf_text *wf_gzip_out(wf_gzip *z)
 {
-    return &z->place[four * 2654435761u >> 20];
+    return &z->out;
 }
 
-/* Bytes from a and b on that are the same, the first four among them; b is the later one. */
-static size_t same_bytes(const char *a, const char *b, size_t most)
+/* At most how many bytes n of text become, with a flush behind them. */
+static size_t bound(wf_gzip *z, size_t n)
 {
-    size_t n = LEAST;
-    while (n + 8 <= most) {
-        const uint64_t other = load64(a + n) ^ load64(b + n);
-        if (other) {
-            return n + (size_t)__builtin_ctzll(other) / 8;
-        }
-        n += 8;
-    }
-    while (n < most && a[n] == b[n]) {
-        n++;
-    }
-    return n;
+    enum { FLUSH = 12 };
+    return deflateBound(&z->stream, n) + FLUSH;
 }
 
-static writer compress(wf_gzip *z, writer w, const char *s, size_t from, size_t to)
+/* Compresses the piece up to byte n and flushes. Where there is no memory out is marked as failed: whoever writes it sees that. */
+static void deflate_to(wf_gzip *z, const char *s, size_t n)
 {
-    enum { STEP = 16 }; /* not each place of a repetition is worth knowing */
-    size_t i = from;
-    while (i + LEAST <= to) {
-        const uint32_t four = load32(s + i);
-        uint32_t *place = place_of(z, four);
-        const size_t before = *place; /* and 1; 0: nowhere */
-        *place = (uint32_t)i + 1;
-        if (before == 0 || i + 1 - before > NEAR || load32(s + before - 1) != four) {
-            w = put(w, symbol(z, (unsigned char)s[i++]));
-            continue;
-        }
-        const size_t most = to - i < LONGEST ? to - i : LONGEST;
-        const size_t n = same_bytes(s + before - 1, s + i, most);
-        w = put(w, repetition(z, (unsigned)n, (unsigned)(i + 1 - before)));
-        for (size_t k = 1; k < n && i + k + LEAST <= to; k += STEP) {
-            *place_of(z, load32(s + i + k)) = (uint32_t)(i + k) + 1;
-        }
-        i += n;
+    enum { MOST = 1 << 30, ROOM = 1 << 14 };
+    while (z->done < n) {
+        const size_t left = n - z->done, piece = left < MOST ? left : MOST;
+        z->stream.next_in = (Bytef *)(uintptr_t)(s + z->done);
+        z->stream.avail_in = (uInt)piece;
+        z->sum = wf_crc32(z->sum, z->stream.next_in, piece);
+        z->size += (uint32_t)piece;
+        z->done += piece;
+        do {
+            char *room = wf_text_room(&z->out, ROOM);
+            if (!room) {
+                return;
+            }
+            z->stream.next_out = (Bytef *)room;
+            z->stream.avail_out = ROOM;
+            deflate(&z->stream, z->done < n ? Z_NO_FLUSH : Z_SYNC_FLUSH);
+            wf_text_end(&z->out, (char *)z->stream.next_out);
+        } while (z->stream.avail_out == 0);
     }
-    while (i < to) {
-        w = put(w, symbol(z, (unsigned char)s[i++]));
-    }
-    return w;
 }
 
 bool wf_gzip_add(wf_gzip *z, const char *s, size_t from, size_t to, size_t max)
 {
-    const size_t n = to - from;
-    char *room = wf_text_room(
-        &z->out, n + n / 8 + 16); /* nine bits a byte, and what is written beyond the last */
-    if (!room) {
-        return true; /* whoever writes it sees that it failed */
+    if (z->out.n + bound(z, to - z->done) <= max) {
+        return true;
     }
-    writer w = {room, z->bits, z->count};
-    if (!z->open) {
-        w = put(w, (word){FIXED << 1, 3});
-    }
-    w = compress(z, w, s, from, to);
-    if ((size_t)(w.p - z->out.s) + BREAK > max) {
-        return false;
-    }
-    z->bits = w.bits;
-    z->count = w.count;
-    z->open = true;
-    wf_text_end(&z->out, w.p);
-    return true;
+    deflate_to(z, s, from); /* mostly far less than might have been */
+    return z->out.n + bound(z, to - from) <= max;
 }
 
 void wf_gzip_cut(wf_gzip *z, const char *s, size_t n)
 {
-    char *room = z->open ? wf_text_room(&z->out, BREAK + sizeof(uint64_t)) : NULL;
-    if (room) {
-        writer w = put((writer){room, z->bits, z->count}, symbol(z, END_OF_BLOCK));
-        w = put(w, (word){STORED << 1, 3});
-        w = put(w, (word){0, (8 - w.count) % 8});
-        w = put(w, (word){0xFFFF0000, 32}); /* no bytes, twice */
-        wf_text_end(&z->out, w.p);
-    }
-    z->bits = 0;
-    z->count = 0;
-    z->open = false;
-    z->sum = sum_of(z, z->sum, s, n);
-    z->size += (uint32_t)n;
-    memset(z->place, 0, sizeof z->place);
+    deflate_to(z, s, n);
+    z->done = 0;
 }
 
 void wf_gzip_end(wf_gzip *z, const char *end, size_t n)
 {
     const uint16_t count = (uint16_t)n, other = (uint16_t)~count;
-    const uint32_t sum = sum_of(z, z->sum, end, n), size = z->size + (uint32_t)n;
+    const uint32_t sum = wf_crc32(z->sum, end, n), size = z->size + (uint32_t)n;
     wf_text_put(&z->out, "\1", 1); /* the last block, stored */
     wf_text_put(&z->out, &count, sizeof count);
     wf_text_put(&z->out, &other, sizeof other);
@@ -251,3 +101,43 @@ void wf_gzip_end(wf_gzip *z, const char *end, size_t n)
     wf_text_put(&z->out, &sum, sizeof sum);
     wf_text_put(&z->out, &size, sizeof size);
 }
+
+void wf_gzip_free(wf_gzip *z)
+{
+    if (z) {
+        deflateEnd(&z->stream);
+        wf_text_free(&z->out);
+        free(z);
+    }
+}
+#else
+wf_gzip *wf_gzip_begin(const char **why)
+{
+    *why = "it is to be compressed, and this build of weft has no zlib: install zlib1g-dev "
+           "(script/bootstrap) and build again, or "
+           "give a path that does not end in .gz";
+    return NULL;
+}
+wf_text *wf_gzip_out(wf_gzip *z)
+{
+    (void)z;
+    return NULL;
+}
+bool wf_gzip_add(wf_gzip *z, const char *s, size_t from, size_t to, size_t max)
+{
+    (void)z, (void)s, (void)from, (void)to, (void)max;
+    return false;
+}
+void wf_gzip_cut(wf_gzip *z, const char *s, size_t n)
+{
+    (void)z, (void)s, (void)n;
+}
+void wf_gzip_end(wf_gzip *z, const char *end, size_t n)
+{
+    (void)z, (void)end, (void)n;
+}
+void wf_gzip_free(wf_gzip *z)
+{
+    (void)z;
+}
+#endif

@@ -331,9 +331,10 @@ bool wf_prof_file_sync(wf_prof_file *f, int64_t events, int64_t dropped)
     t->failed = false;
     if (!f->failed) {
         wf_gzip_cut(f->zip, t->s, batch);
-        const size_t whole = f->zip->out.n;
+        wf_text *out = wf_gzip_out(f->zip);
+        const size_t whole = out->n;
         wf_gzip_end(f->zip, t->s + batch, t->n - batch);
-        write_text(f, &f->zip->out, whole);
+        write_text(f, out, whole);
     }
     t->n = 0;
     return !f->failed;
@@ -372,7 +373,7 @@ wf_prof_file *wf_prof_file_open(const char *path, int64_t max, const char **why)
     f->fd = -1;
     const size_t length = strlen(name);
     const bool zipped = length > 3 && strcmp(name + length - 3, ".gz") == 0;
-    f->zip = zipped ? calloc(1, sizeof *f->zip) : NULL;
+    f->zip = zipped ? wf_gzip_begin(why) : NULL;
     if (!zipped || f->zip) {
         f->fd = wf_fd_apart(open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
         *why = f->fd < 0 ? strerrordesc_np(errno) : "it cannot be written";
@@ -384,10 +385,6 @@ wf_prof_file *wf_prof_file_open(const char *path, int64_t max, const char **why)
     char *comma = f->text.s ? strchr(f->text.s, ',') : NULL;
     if (comma) {
         *comma = ' '; /* of the first event */
-    }
-    if (f->zip) {
-        wf_gzip_begin(f->zip);
-        wf_gzip_add(f->zip, f->text.s, 0, f->text.n, SIZE_MAX);
     }
     if (f->fd < 0 || !wf_prof_file_sync(f, 0, 0)) {
         wf_prof_file_close(f);
@@ -401,10 +398,7 @@ void wf_prof_file_close(wf_prof_file *f)
     if (f->fd >= 0) {
         close(f->fd);
     }
-    if (f->zip) {
-        wf_text_free(&f->zip->out);
-    }
-    free(f->zip);
+    wf_gzip_free(f->zip);
     wf_text_free(&f->text);
     free(f);
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/crc32.h"
 #include "eager/device.h"
 #include "io/file.h"
 #include "io/inflate.h"
@@ -47,21 +48,6 @@ static uint64_t get(const unsigned char *p, int bytes)
         v = v << 8 | p[i];
     }
     return v;
-}
-
-static uint32_t crc_of(const unsigned char *p, size_t n, uint32_t crc)
-{
-    static const uint32_t nibble[16] = {0x00000000, 0x1DB71064, 0x3B6E20C8, 0x26D930AC,
-                                        0x76DC4190, 0x6B6B51F4, 0x4DB26158, 0x5005713C,
-                                        0xEDB88320, 0xF00F9344, 0xD6D6A3E8, 0xCB61B38C,
-                                        0x9B64C2B0, 0x86D3D2D4, 0xA00AE278, 0xBDBDF21C};
-    crc = ~crc;
-    for (size_t i = 0; i < n; i++) {
-        crc ^= p[i];
-        crc = crc >> 4 ^ nibble[crc & 15];
-        crc = crc >> 4 ^ nibble[crc & 15];
-    }
-    return ~crc;
 }
 
 void weft_npz_close(weft_npz *z)
@@ -288,7 +274,7 @@ const char *weft_npz_name(const weft_npz *z, int i)
 
 static weft_tensor decode(const member *m, const unsigned char *p)
 {
-    if (crc_of(p, m->size, 0) != m->crc) {
+    if (wf_crc32(0, p, m->size) != m->crc) {
         return wf_api_error("npz", WEFT_EIO, "'%s': the checksum is wrong", m->name);
     }
     return wf_npy_decode(m->name, p, m->size);
@@ -397,8 +383,8 @@ static weft_status prepare(piece *m, const weft_named_tensor *t, size_t *offset)
         return s;
     }
     m->offset = *offset;
-    m->crc = crc_of((const unsigned char *)m->head, m->head_size, 0);
-    m->crc = crc_of(m->data, m->bytes, m->crc);
+    m->crc = wf_crc32(0, m->head, m->head_size);
+    m->crc = wf_crc32(m->crc, m->data, m->bytes);
     if (m->bytes > UINT32_MAX / 2 || *offset > UINT32_MAX / 2) {
         return refuse(WEFT_EUNSUPPORTED, name,
                       "an .npz beyond 2 GiB: save as safetensors, or one .npy a tensor");

@@ -15,6 +15,7 @@
 
 #include "eager/env.h"
 #include "eager/profile.h"
+#include "io/inflate.h"
 #include "tests/support/effort.h"
 #include "tests/support/support.h"
 #include "tests/support/trace_file.h"
@@ -29,6 +30,8 @@ static void setup(void)
 
 static void setup_zipped(void)
 {
+    if (!wf_inflate_available())
+        cr_skip_test("built without zlib");
     snprintf(path, sizeof path, "/tmp/weft-test-profile-%ld.json.gz", (long)getpid());
 }
 
