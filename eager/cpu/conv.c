@@ -436,7 +436,9 @@ int wf_conv2d_backward_weight(const wf_conv_desc *d, const void *src, const void
     }
     if (is_made_in_f32(d))
         return in_f32(d, BACKWARD_WEIGHT, (const void *[]){src, dweight, ddst, NULL});
-    int rc = wf_amx_conv_backward_weight(d, src, ddst, dweight);
+    int rc = wf_conv_depthwise_backward_weight(d, src, ddst, dweight);
+    if (rc == WF_GEMM_UNSUPPORTED)
+        rc = wf_amx_conv_backward_weight(d, src, ddst, dweight);
     if (rc == WF_GEMM_UNSUPPORTED)
         rc = wf_conv_columns_backward_weight(d, src, ddst, dweight);
     if (rc == WF_GEMM_UNSUPPORTED)

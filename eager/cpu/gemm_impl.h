@@ -116,6 +116,10 @@ int wf_conv_line_forward(const wf_conv_desc *d, const void *src, const void *wei
 int wf_conv_line_backward_weight(const wf_conv_desc *d, const void *src, const void *ddst,
                                  void *dweight);
 
+/* The gradient of a depthwise convolution's weights, of f32 and bf16, likewise. */
+int wf_conv_depthwise_backward_weight(const wf_conv_desc *d, const void *src, const void *ddst,
+                                      void *dweight);
+
 /* The built-in convolution: descriptions already checked and not empty. */
 int wf_conv_builtin_forward(const wf_conv_desc *d, const void *src, const void *weight,
                             const void *bias, void *dst);

@@ -1160,6 +1160,7 @@ static const wf_unpack_fn unpacks[WF_NWIDTH] = {unpack_1, unpack_2, unpack_4, un
 extern const wf_map_fn WF_SYM(wf_map_u8)[], WF_SYM(wf_map_i8)[], WF_SYM(wf_map_i16)[],
     WF_SYM(wf_map_i32)[], WF_SYM(wf_map_i64)[], WF_SYM(wf_map_f32)[], WF_SYM(wf_map_f64)[];
 extern const bool WF_SYM(wf_map_past)[];
+void WF_SYM(wf_depthwise_sums)(const wf_depthwise *d);
 extern wf_map_fn WF_SYM(wf_map_half)(wf_op op);
 extern const wf_map_fn WF_SYM(wf_vjp_f32)[][WF_VJP_MAX], WF_SYM(wf_vjp_f64)[][WF_VJP_MAX];
 extern const wf_cast_fn WF_SYM(wf_cast)[][WF_NDTYPE], WF_SYM(wf_cast_past)[][WF_NDTYPE];
@@ -1188,4 +1189,5 @@ const wf_kernels WF_SYM(wf_kernels) = {
     .fence = fence,
     .range = range,
     .finite = finite,
+    .depthwise = WF_SYM(wf_depthwise_sums),
 };

@@ -59,6 +59,17 @@ enum { WF_VJP_MAX = 3 };
 
 enum { WF_FROM_END = 1, WF_OUTSIDE = 2 };
 
+/* Channels side by side of the images that wf_kernels.depthwise takes. */
+enum { WF_DEPTHWISE = 16 };
+/* sums[t][k] += the sum of g[y][i][k] * x[y][i][t][k] over y < rows and i < columns, from zero and in that order. Steps in elements;
+ * columns of g are WF_DEPTHWISE apart. */
+typedef struct wf_depthwise {
+    float *sums;
+    const float *g, *x;
+    int64_t rows, columns, taps;
+    int64_t g_row, x_row, x_step, x_tap; /* of x: from row to row, column to column, tap to tap */
+} wf_depthwise;
+
 typedef struct wf_kernels {
     /* [op], elementwise rows only */
     const wf_map_fn *map[WF_NCT];
@@ -81,6 +92,7 @@ typedef struct wf_kernels {
     /* WF_FROM_END if an index is negative, WF_OUTSIDE if one is not in [-extent, extent). */
     unsigned (*range)(const int64_t *index, size_t n, int64_t extent);
     bool (*finite)(const uint16_t *bf16, size_t n); /* all of them */
+    void (*depthwise)(const wf_depthwise *d);
 } wf_kernels;
 
 extern const wf_kernels wf_kernels_sse2, wf_kernels_avx2, wf_kernels_avx512;

@@ -883,6 +883,56 @@ Test(conv, same_bits_in_any_layout_of_random_shapes)
     }
 }
 
+/* A channel a group, filters for which oneDNN has no kernel of its own: channels beside each other in sixteens or fewer, images in
+ * several bands and rows longer than a piece, samples for several tasks; any layout and thread count. */
+Test(conv, depthwise_gradients_of_weights)
+{
+    static const int64_t channels[] = {2, 3, 15, 16, 17, 40, 150};
+    static const int threads[] = {1, 2, 3, 7};
+    const int before = wf_num_threads();
+    for (size_t b = 0; b < BACKENDS; b++) {
+        wf_gemm_set_backend(backends[b]);
+        for (int i = 0; i < (int)effort_of(SHAPES) / TYPE_STEP; i++) {
+            wf_conv_desc d = {.dtype = float_types[between(0, 3)]};
+            d.n = between(1, i % 8 ? 9 : 2);
+            d.layout = (unsigned)between(0, 3);
+            d.c = d.o = d.groups = channels[between(0, sizeof channels / sizeof *channels - 1)];
+            d.kh = between(1, 7);
+            d.kw = i % 16 == 0 ? between(1, 40) : between(1, 9);
+            for (int x = 0; x < 2; x++) {
+                d.dilation[x] = between(0, 3) ? 1 : between(2, 3);
+                d.stride[x] = between(0, 2) ? 1 : between(2, 3);
+                d.pad[x] = between(0, x ? d.kw : d.kh);
+            }
+            d.h = (d.kh - 1) * d.dilation[0] + between(1, 12);
+            d.w = (d.kw - 1) * d.dilation[1] + between(1, 12);
+            if (i % 8 == 0 && d.c < 20)
+                *(i % 16 ? &d.h : &d.w) += between(100, 400);
+            d = completed(d);
+            tensor src = make(d.dtype, d.n * d.c * d.h * d.w),
+                   ddst = make(d.dtype, d.n * d.o * d.oh * d.ow), got[2];
+            sums s = reference(&d, WEIGHT, src.x, NULL, ddst.x);
+            for (int t = 0; t < 4; t += EFFORT_THREAD_STEP) {
+                wf_set_num_threads(threads[t]);
+                tensor *w = &got[t > 0];
+                *w = blank(d.dtype, d.o * d.kh * d.kw);
+                cr_assert_eq(wf_conv2d_backward_weight(&d, src.data, ddst.data, w->data), 0);
+                check(&d, "weight", w, &s);
+                cr_assert_eq(
+                    memcmp(got[0].data, w->data, (size_t)w->count * wf_dtype_size(d.dtype)), 0,
+                    "%d threads", threads[t]);
+                if (t > 0)
+                    drop(w);
+            }
+            drop(&got[0]), drop(&src), drop(&ddst);
+            sums_drop(&s);
+            if (i % 4 == 0)
+                in_any_layout(d);
+        }
+    }
+    wf_set_num_threads(before);
+}
+
 /* Every size that can be zero, one at a time. */
 Test(conv, zero_sizes)
 {
@@ -924,6 +974,8 @@ Test(conv, wide_dilation)
                               .pad = {far[i], far[i]},
                               .dilation = {far[i], far[i]},
                               .groups = 1};
+            all_three(&d);
+            d.groups = 32;
             all_three(&d);
         }
     }
