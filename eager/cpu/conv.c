@@ -1,6 +1,7 @@
 /*
  * eager/cpu/conv.c -- entry points of convolution: checks, empty cases, choice of the back end.
  */
+#include <stdbool.h>
 #include <string.h>
 
 #include "eager/alloc.h"
@@ -255,11 +256,12 @@ static int in_f32(const wf_conv_desc *d, int kind, const void *const operands[4]
 }
 
 /*
- * A 1 x 1 kernel with a stride is one without of the pixels that it sees, brought together. On AVX2 that is faster than oneDNN's
+ * A 1 x 1 kernel with a stride is one without of the pixels that it sees, brought together. That is faster than oneDNN's
  * convolutions, which bring them together in every task, but for few channels: a pixel is less than a line of the cache. Without
  * oneDNN it always is. (Zen 3, one thread, f32, over the time of oneDNN's, NCHW, NHWC: n1 256 -> 512 @56 forward 0.5, 0.6, gradients
  * of images 1.0, 0.9, of weights 0.8, 0.75; n8 512 -> 1024 @28 1.04, 1.1; 0.93, 0.95; 0.8, 0.7; n8 64 -> 24 @56 0.6, 1.08; 0.9,
- * 1.2; 0.7, 1.05; n8 3 -> 64 @28 0.5, 1.6; 0.35, 1; 1.4, 2.6.)
+ * 1.2; 0.7, 1.05; n8 3 -> 64 @28 0.5, 1.6; 0.35, 1; 1.4, 2.6. Zen 5: n1 1024 -> 2048 @14 0.92, 0.94; 0.29, 0.27; 0.66, 0.61; n8
+ * 256 -> 512 @56 0.87, 0.99; 0.94, 0.99; 0.86, 0.87; n8 64 -> 24 @56 0.36, 1.17; 0.85, 1; 0.56, 0.82.)
  */
 static int is_thinned(const wf_conv_desc *d, int kind, const void *bias)
 {
@@ -268,8 +270,10 @@ static int is_thinned(const wf_conv_desc *d, int kind, const void *bias)
         return 0;
     if (!wf_dnnl_active() || d->dtype == WEFT_F64)
         return !bias; /* for which built-in convolutions gather once more */
-    return wf_isa() == WF_ISA_AVX2 && d->c >= FEW_CHANNELS &&
-           (kind != BACKWARD_DATA || d->dtype != WEFT_F32 || d->o >= FEW_SUMMED);
+    const bool wide =
+        wf_isa() > WF_ISA_AVX2; /* where a product with a bias is oneDNN's convolution */
+    return wf_isa() >= WF_ISA_AVX2 && !(wide && bias) && d->c >= FEW_CHANNELS &&
+           (kind != BACKWARD_DATA || (d->dtype != WEFT_F32 && !wide) || d->o >= FEW_SUMMED);
 }
 
 static int thinned(const wf_conv_desc *d, int kind, const void *const operands[4])
