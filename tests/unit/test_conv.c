@@ -883,6 +883,35 @@ Test(conv, same_bits_in_any_layout_of_random_shapes)
     }
 }
 
+/* Windows that lie apart, with and without pixels between and behind them. */
+Test(conv, windows_apart)
+{
+    for (size_t b = 0; b < BACKENDS; b++) {
+        wf_gemm_set_backend(backends[b]);
+        for (size_t t = 0; t < 4; t++)
+            for (int i = 0; i < (int)effort_of(SHAPES) / 3 && is_worth(b, t); i++) {
+                wf_conv_desc d = {.dtype = float_types[t], .n = between(1, 3)};
+                d.layout = (unsigned)between(0, 3);
+                d.c = between(1, 5);
+                d.o = between(0, 3) ? between(1, 40) : 72;
+                d.kh = between(1, 6);
+                d.kw = between(3, 17);
+                for (int x = 0; x < 2; x++) {
+                    const int64_t k = x ? d.kw : d.kh;
+                    d.dilation[x] = between(0, 3) ? 1 : 2;
+                    d.stride[x] = d.dilation[x] * (k - 1) + (between(0, 1) ? 1 : between(0, 3));
+                    d.stride[x] = d.stride[x] ? d.stride[x] : 1; /* by one too short, at times */
+                    *(x ? &d.w : &d.h) =
+                        d.dilation[x] * (k - 1) + 1 + between(0, 3) * d.stride[x] + between(0, 2);
+                }
+                d = completed(d);
+                all_three(&d);
+                if (i % 3 == 0)
+                    in_any_layout(d);
+            }
+    }
+}
+
 /* A channel a group, filters for which oneDNN has no kernel of its own: channels beside each other in sixteens or fewer, images in
  * several bands and rows longer than a piece, samples for several tasks; any layout and thread count. */
 Test(conv, depthwise_gradients_of_weights)
