@@ -9,11 +9,14 @@
 
 #include "eager/alloc.h"
 #include "eager/cpuid.h"
+#include "eager/kernels/kernels.h"
 #include "eager/pool.h"
 
 enum {
     ROW_TASK_ELEMENTS = 1 << 15, /* elements worth a task */
     ROW_AWAKE = 1 << 13,         /* and a share of a worker that is awake */
+    GROUP_BYTES = 16 << 10,      /* of rows that are converted together */
+    LEAST_GROUP = 4,
     PAST_TASK_ELEMENTS =
         1 << 17,             /* where stores bypass the caches: a task ends by waiting for them */
     LOAD_PIECE = 512,        /* elements that are converted between requests for what comes */
@@ -48,8 +51,9 @@ typedef struct row_run {
     char *scratch; /* slots of one row each, `slots` per task */
     int slots;
     int64_t grain;
-    bool stream; /* results are copied past the caches from scratch... */
-    bool direct; /* ...or stored there by the kernel */
+    int64_t group; /* rows that are converted at once, on the stack, or 0 */
+    bool stream;   /* results are copied past the caches from scratch... */
+    bool direct;   /* ...or stored there by the kernel */
 } row_run;
 
 static void many_rows(const row_run *r, int64_t begin, int64_t end)
@@ -106,6 +110,57 @@ void *wf_rows_spread(const void *w, double none, int compute, int64_t channels, 
     return to;
 }
 
+/* Short rows, of which a call for each would take longer than their elements: as many as a first cache holds are converted together. */
+static __attribute__((noinline)) void grouped_rows(const row_run *r, int64_t begin, int64_t end)
+{
+    const wf_row_job *job = r->job;
+    const int compute = job->compute;
+    const int64_t n = job->n, row_bytes = n * (int64_t)r->k->size;
+    const wf_kernels *convert = wf_kernels_now();
+    _Alignas(64) char room[GROUP_BYTES];
+    for (int64_t i = begin, rows; i < end; i += rows) {
+        rows = end - i < r->group ? end - i : r->group;
+        const void *in[WF_ROWS_IN] = {NULL};
+        void *out[WF_ROWS_OUT] = {NULL};
+        char *slot = room;
+        for (int k = 0; k < job->nin; k++) {
+            const int from = job->in[k].dtype;
+            in[k] = (const char *)job->in[k].data + i * n * (int64_t)wf_dtype_size(from);
+            if (from != compute) {
+                convert->cast[compute][from](slot, in[k], (size_t)(rows * n));
+                in[k] = slot;
+                slot += r->group * row_bytes;
+            }
+        }
+        for (int k = 0; k < job->nout; k++) {
+            const bool same = job->out[k].dtype == compute;
+            out[k] = same ? (char *)(uintptr_t)job->out[k].data + i * row_bytes : slot;
+            slot += same ? 0 : r->group * row_bytes;
+        }
+        const void *const made = out[0];
+        if (job->many != NULL) {
+            job->many(job->ctx, i, rows, in, out, false);
+        } else {
+            for (int64_t j = 0; j < rows; j++) {
+                job->fn(job->ctx, i + j, in, out, false);
+                for (int k = 0; k < job->nin; k++) {
+                    in[k] = (const char *)in[k] + row_bytes;
+                }
+                for (int k = 0; k < job->nout; k++) {
+                    out[k] = (char *)out[k] + row_bytes;
+                }
+            }
+        }
+        for (int k = 0; k < job->nout && job->out[k].dtype != compute; k++) {
+            const int to = job->out[k].dtype;
+            convert->cast[to][compute]((char *)(uintptr_t)job->out[k].data +
+                                           i * n * (int64_t)wf_dtype_size(to),
+                                       made, (size_t)(rows * n));
+        }
+    }
+}
+_Static_assert(WF_ROWS_OUT == 1, "made is the only one");
+
 static void rows_task(void *arg, int64_t begin, int64_t end)
 {
     const row_run *r = arg;
@@ -113,6 +168,10 @@ static void rows_task(void *arg, int64_t begin, int64_t end)
     int64_t row_bytes = job->n * (int64_t)r->k->size;
     if (job->many != NULL && r->slots == 0) {
         many_rows(r, begin, end);
+        return;
+    }
+    if (r->group > 0) {
+        grouped_rows(r, begin, end);
         return;
     }
     char *slot = r->scratch + (r->slots > 0 ? begin / r->grain * r->slots * row_bytes : 0);
@@ -176,7 +235,10 @@ int wf_rows_run(const wf_row_job *job, wf_why *why)
         wf_even_shares(job->rows, worth, ROW_AWAKE / job->n + 1, job->many != NULL ? 4 : 1);
     r.grain = shares.grain;
     size_t bytes = 0;
-    if (r.slots > 0) {
+    const int64_t fit = r.slots > 0 ? GROUP_BYTES / (r.slots * row_bytes) : 0;
+    const bool stored = r.stream && job->out[0].dtype == job->compute;
+    r.group = fit < LEAST_GROUP || stored ? 0 : fit / LEAST_GROUP * LEAST_GROUP;
+    if (r.slots > 0 && r.group == 0) {
         int64_t most = SCRATCH_BYTES / (r.slots * row_bytes);
         most = most < 8 ? 8 : most;
         int64_t least = (job->rows + most - 1) / most;

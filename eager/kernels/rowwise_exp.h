@@ -11,6 +11,47 @@
 /* The 64 lanes that 4096 elements are added to, in passes of four registers. */
 enum { X4_PER_GROUP = WF_LANES / WF_X4 };
 
+#if WF_VBYTES == 64
+#define PART(k) (__mmask16)(((UINT64_C(1) << count) - 1) >> 16 * (k))
+/* The first `count` < 64 of four registers from p, the rest 0; the same for a store, and for v added to x. */
+WF_INLINE wf_x4 load_part_f32(const float *p, int64_t count)
+{
+    return (wf_x4){(wf_vec_f32)_mm512_maskz_loadu_ps(PART(0), p),
+                   (wf_vec_f32)_mm512_maskz_loadu_ps(PART(1), p + 16),
+                   (wf_vec_f32)_mm512_maskz_loadu_ps(PART(2), p + 32),
+                   (wf_vec_f32)_mm512_maskz_loadu_ps(PART(3), p + 48)};
+}
+WF_INLINE void store_part_f32(float *p, wf_x4 v, int64_t count)
+{
+    _mm512_mask_storeu_ps(p, PART(0), (__m512)v.a);
+    _mm512_mask_storeu_ps(p + 16, PART(1), (__m512)v.b);
+    _mm512_mask_storeu_ps(p + 32, PART(2), (__m512)v.c);
+    _mm512_mask_storeu_ps(p + 48, PART(3), (__m512)v.d);
+}
+WF_INLINE wf_x4 add_part_f32(wf_x4 x, wf_x4 v, int64_t count)
+{
+#define ADDED(k, at)                                                                               \
+    (wf_vec_f32) _mm512_mask_add_ps((__m512)x.at, PART(k), (__m512)x.at, (__m512)v.at)
+    return (wf_x4){ADDED(0, a), ADDED(1, b), ADDED(2, c), ADDED(3, d)};
+#undef ADDED
+}
+#undef PART
+#else
+/* The first `count` of four registers from p, the rest 0; the same for a store. */
+WF_INLINE wf_x4 load_part_f32(const float *p, int64_t count)
+{
+    _Alignas(64) float t[WF_X4] = {0};
+    memcpy(t, p, (size_t)count * sizeof *p);
+    return wf_x4_load(t);
+}
+WF_INLINE void store_part_f32(float *p, wf_x4 v, int64_t count)
+{
+    _Alignas(64) float t[WF_X4];
+    wf_x4_store(t, v);
+    memcpy(p, t, (size_t)count * sizeof *p);
+}
+#endif
+
 /* sum(exp(x[i] - m)) over one block, n <= 4096; e receives the exponentials unless NULL. The row after
  * this one is fetched meanwhile. */
 WF_INLINE float exp_lanes_f32(float *e, const float *x, float m, int64_t n, const float *ahead)
@@ -37,6 +78,15 @@ WF_INLINE float exp_lanes_f32(float *e, const float *x, float m, int64_t n, cons
         }
     }
     _Alignas(64) float t[WF_LANES];
+#if WF_VBYTES == 64
+    if (i < n) {
+        const wf_x4 v = wf_x4_exp(wf_x4_sub(load_part_f32(x + i, n - i), mm));
+        lanes[0] = add_part_f32(lanes[0], v, n - i);
+        if (e != NULL) {
+            store_part_f32(e + i, v, n - i);
+        }
+    }
+#else
     if (i < n) {
         _Alignas(64) float in[WF_LANES] = {0};
         _Alignas(64) float out[WF_LANES];
@@ -57,6 +107,7 @@ WF_INLINE float exp_lanes_f32(float *e, const float *x, float m, int64_t n, cons
             lanes[q] = wf_x4_add(lanes[q], wf_x4_load(t + q * WF_X4));
         }
     }
+#endif
     WF_UNROLL for (int q = 0; q < X4_PER_GROUP; q++)
     {
         wf_x4_store(t + q * WF_X4, lanes[q]);
@@ -66,20 +117,6 @@ WF_INLINE float exp_lanes_f32(float *e, const float *x, float m, int64_t n, cons
 static float exp_block_f32(float *e, const float *x, float m, int64_t n, const float *ahead)
 {
     return e != NULL ? exp_lanes_f32(e, x, m, n, ahead) : exp_lanes_f32(NULL, x, m, n, ahead);
-}
-
-/* The first `count` of four registers from p, the rest 0; the same for a store. */
-WF_INLINE wf_x4 load_part_f32(const float *p, int64_t count)
-{
-    _Alignas(64) float t[WF_X4] = {0};
-    memcpy(t, p, (size_t)count * sizeof *p);
-    return wf_x4_load(t);
-}
-WF_INLINE void store_part_f32(float *p, wf_x4 v, int64_t count)
-{
-    _Alignas(64) float t[WF_X4];
-    wf_x4_store(t, v);
-    memcpy(p, t, (size_t)count * sizeof *p);
 }
 
 /* Registers in which some lane lies in (0, 2^-64). */
@@ -96,27 +133,37 @@ WF_INLINE void store_part_f32(float *p, wf_x4 v, int64_t count)
 /* y = e / s for e in [0, 1] and s in [1, 2^40], or all NaN; past the caches if nt. A division takes 16 steps, this five:
  * with y the rounded 1 / s and a quotient that is off by less than a unit in the last place, one more correction gives
  * the rounded quotient (Markstein); the first product may be off by 1.5. The remainders are exact unless e is tiny. */
+WF_INLINE wf_x4 share_f32(wf_x4 v, wf_x4 s, wf_x4 inverse, wf_x4 minus)
+{
+    wf_x4 q = wf_x4_mul(v, inverse);
+    q = wf_x4_fma(wf_x4_fma(q, minus, v), inverse, q);
+    q = wf_x4_fma(wf_x4_fma(q, minus, v), inverse, q);
+    if (__builtin_expect((TINY(v.a) | TINY(v.b) | TINY(v.c) | TINY(v.d)) != 0, 0)) {
+        q = (wf_x4){v.a / s.a, v.b / s.b, v.c / s.c, v.d / s.d};
+    }
+    return q;
+}
 WF_INLINE void shares_f32(float *y, const float *e, float s, int64_t n, int nt)
 {
     const wf_x4 ss = wf_x4_all(s), inverse = wf_x4_all(1.0f / s), minus = wf_x4_all(-s);
     int64_t i = 0;
     for (; i + WF_X4 <= n; i += WF_X4) {
-        const wf_x4 v = wf_x4_load(e + i);
-        wf_x4 q = wf_x4_mul(v, inverse);
-        q = wf_x4_fma(wf_x4_fma(q, minus, v), inverse, q);
-        q = wf_x4_fma(wf_x4_fma(q, minus, v), inverse, q);
-        if (__builtin_expect((TINY(v.a) | TINY(v.b) | TINY(v.c) | TINY(v.d)) != 0, 0)) {
-            q = (wf_x4){v.a / ss.a, v.b / ss.b, v.c / ss.c, v.d / ss.d};
-        }
+        const wf_x4 q = share_f32(wf_x4_load(e + i), ss, inverse, minus);
         if (nt) {
             wf_x4_stream(y + i, q);
         } else {
             wf_x4_store(y + i, q);
         }
     }
+#if WF_VBYTES == 64
+    if (i < n) {
+        store_part_f32(y + i, share_f32(load_part_f32(e + i, n - i), ss, inverse, minus), n - i);
+    }
+#else
     for (; i < n; i++) {
         y[i] = e[i] / s;
     }
+#endif
 }
 #undef TINY
 #define X4_LOAD(p) wf_x4_load((p) + i)
