@@ -37,6 +37,7 @@ enum {
     TURNED_COLS = 256,
     WHOLE_COLS = 512,
     THROUGH_COLS = 2048,
+    THROUGH_BYTES = 128 << 10, /* of a band of that one, in the second cache */
     SHARED_BLOCK = 512,
     LEAST_COLS = 64,
     NEAR_BYTES = 32 << 10, /* of what is turned, in the first cache */
@@ -87,6 +88,7 @@ typedef struct run {
     int64_t per_chunk; /* blocks */
     int64_t tile;
     int64_t band; /* row by row, that many at a time: see turned_block; else 0 */
+    int64_t step; /* of rows, by which bands are cut for threads */
     /* Bytes of scratch for what is turned where it is to stay in the second cache; 0: it lies on the stack. */
     int64_t panel;
     int64_t pad; /* bytes between rows there */
@@ -803,7 +805,14 @@ static void cut_turned(run *r, wf_walk *w)
         size_block(r, &u, &rows, &cols);
         room = room < NEAR_BYTES ? room : NEAR_BYTES;
     }
-    const int64_t line = 64 / u.least, most = r->stream ? rows : line, pads = r->pad * t->nsrc;
+    const int64_t line = 64 / u.least, pads = r->pad * t->nsrc;
+    int64_t most = r->stream ? rows : line;
+    const int64_t row = w->op[0].strides[w->row_dim] * u.size;
+    if (!r->stream && u.each == 0 && u.size < 8 && wf_amd_zen5() && wf_lines_stay(row, 2 * line)) {
+        /* what goes through the result is turned by fours, see copy.inc.c */
+        const int64_t high = THROUGH_BYTES / (cols * u.size) & -2 * line;
+        most = high > rows ? rows : high > line ? high : line;
+    }
     while (cols > LEAST_COLS && (panel ? LEAST : most) * (cols * u.each + pads) > room)
         cols /= 2;
     const int64_t fits =
@@ -816,6 +825,7 @@ static void cut_turned(run *r, wf_walk *w)
         return;
     r->rows_at = rows_at;
     r->band = panel || fits > most ? most : fits;
+    r->step = r->band > line ? line : r->band;
     int64_t at = 0;
     for (int k = 0; k < t->nsrc; k++) {
         const bool tile = is_turned(r, k) && k != r->through;
@@ -928,7 +938,7 @@ void wf_tiles_run(const wf_tiles *t)
     }
     const int64_t least = t->grain / 4 > AWAKE_HEAVY ? t->grain / 4 : AWAKE_HEAVY;
     if (r.band) {
-        const int64_t step = r.in_rows ? 1 : r.band;
+        const int64_t step = r.in_rows ? 1 : r.step;
         const int64_t rows = wf_awake_grain(w.rows, least / w.cols + 1, step);
         if (r.in_rows)
             wf_walk_join_rows(&w, rows * w.cols);

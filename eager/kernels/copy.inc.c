@@ -630,13 +630,6 @@ typedef struct square {
 /* How the squares of a block are walked. */
 typedef enum walk { ALONG, DOWN, DIAGONAL, FOURS } walk;
 
-/* Do lines of `count` rows, so many bytes apart, stay in the first cache together? Its sets hold 12 on a Zen 5. */
-static inline bool lines_stay(int64_t apart, int64_t count)
-{
-    enum { SETS = 64, WAYS = 12 };
-    return count * (apart & -apart) <= (int64_t)SETS * WAYS * LINE;
-}
-
 /* The square after s of m rows and n columns: the next one of the same rows, so that lines and pages of dst fill up, the
  * next one of the same columns, so that src is read from end to end, the next one of a diagonal, or the next one of four that
  * are a square themselves: of pairs of lines the second one has been fetched with the first. */
@@ -928,7 +921,7 @@ static __attribute__((noinline)) void gather_lines(char *to, const void *from, i
         const bool whole = HAS_WHOLE && SIZE > 1 && wf_amd_zen5(),                                  \
                    one_set = s0 * SIZE % ONE_SET == 0;                                              \
         const bool fours = whole && SIZE < 8 && !one_set &&                                         \
-                           (m >= n || lines_stay(ldd * SIZE, 2 * L)) &&                             \
+                           (m >= n || wf_lines_stay(ldd * SIZE, 2 * L)) &&                          \
                            (apart % CROWDED == 0 || m * n * SIZE <= FOURS_MOST);                    \
         const bool share = (m < n && wf_amd() && !fours) || m * n * SIZE <= NEAR;                   \
         const walk w = ((uintptr_t)d | apart) % LINE || share ? ALONG                               \

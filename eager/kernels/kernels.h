@@ -105,6 +105,13 @@ static inline const wf_kernels *wf_kernels_now(void)
                                 : &wf_kernels_sse2;
 }
 
+/* Do lines of `count` rows, so many bytes apart, stay in the first cache of a Zen 5 together? Its sets hold 12. */
+static inline bool wf_lines_stay(int64_t apart, int64_t count)
+{
+    enum { SETS = 64, WAYS = 12, OF_LINE = 64 };
+    return count * (apart & -apart) <= (int64_t)SETS * WAYS * OF_LINE;
+}
+
 /* Index of a compute dtype in wf_kernels.map; -1 for f16, bf16 and anything else. */
 static inline int wf_ct(int dtype)
 {
