@@ -92,19 +92,21 @@ static void finish_rows(void *arg, int64_t batch, int64_t row, int64_t count)
     r->after->rows(r->after->arg, r->first + batch * r->per_batch + row, count);
 }
 
-/* The first product decides whether the epilogue is called for all of them. */
-static int run_batches(wf_gemm_desc d, const batch_axis *ax, int n, wf_exec *e)
+/* The first product decides whether the epilogue is called for all of them. *d becomes each of them: a copy would be read back, by
+ * wider loads than it was written, before its stores are done. */
+static int run_batches(wf_gemm_desc *d, const batch_axis *ax, int n, wf_exec *e)
 {
-    size_t size = wf_dtype_size(d.dtype);
+    const int64_t size = (int64_t)wf_dtype_size(d->dtype);
+    const char *a = d->a, *b = d->b;
+    char *c = d->c;
     int64_t loops = 1, dims[WF_MAX_RANK], sa[WF_MAX_RANK], sb[WF_MAX_RANK], sc[WF_MAX_RANK];
-    d.batch = 1;
-    d.a_bs = d.b_bs = d.c_bs = 0;
+    d->batch = 1;
     if (n > 0) {
         n--;
-        d.batch = ax[n].n;
-        d.a_bs = ax[n].a;
-        d.b_bs = ax[n].b;
-        d.c_bs = ax[n].c;
+        d->batch = ax[n].n;
+        d->a_bs = ax[n].a;
+        d->b_bs = ax[n].b;
+        d->c_bs = ax[n].c;
     }
     for (int i = 0; i < n; i++) {
         dims[i] = ax[i].n;
@@ -113,21 +115,20 @@ static int run_batches(wf_gemm_desc d, const batch_axis *ax, int n, wf_exec *e)
         sc[i] = ax[i].c;
         loops *= dims[i];
     }
-    wf_gemm_desc one = d;
     for (int64_t i = 0; i < loops; i++) {
-        one.a = (const char *)d.a + wf_offset_of(i, n, dims, sa) * (int64_t)size;
-        one.b = (const char *)d.b + wf_offset_of(i, n, dims, sb) * (int64_t)size;
+        d->a = a + wf_offset_of(i, n, dims, sa) * size;
+        d->b = b + wf_offset_of(i, n, dims, sb) * size;
         const int64_t at = wf_offset_of(i, n, dims, sc);
-        row_range range = {.after = e->after, .first = at / d.n, .per_batch = d.m};
-        one.c = (char *)d.c + at * (int64_t)size;
-        one.done = e->after && (i == 0 || e->finished) ? finish_rows : NULL;
-        one.done_arg = &range;
-        int rc = wf_gemm(&one);
+        row_range range = {.after = e->after, .first = at / d->n, .per_batch = d->m};
+        d->c = c + at * size;
+        d->done = e->after && (i == 0 || e->finished) ? finish_rows : NULL;
+        d->done_arg = &range;
+        int rc = wf_gemm(d);
         if (rc < 0) {
-            return wf_gemm_status(rc, d.dtype, e->why);
+            return wf_gemm_status(rc, d->dtype, e->why);
         }
         if (e->finished && rc == WF_GEMM_OK) {
-            e->after->rows(e->after->arg, range.first, d.batch * d.m);
+            e->after->rows(e->after->arg, range.first, d->batch * d->m);
         }
         e->finished |= rc == WF_GEMM_DONE;
     }
@@ -164,7 +165,7 @@ WF_EXEC_DECL(matmul)
     }
     int n = collapse(ax, batch_c);
     n = fold_rows(ax, n, &d);
-    return run_batches(d, ax, n, e);
+    return run_batches(&d, ax, n, e);
 }
 
 /* -- linear ---------------------------------------------------------------------------------------- */
