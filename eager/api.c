@@ -63,9 +63,8 @@ bool wf_arg_open(wf_arg *a, const char *op, weft_tensor x)
         wf_error_again(a->c, x);
         return false;
     }
-    bool pinned = false;
-    wf_slot *s = wf_slot_of(a->c, x), *lent = s ? NULL : wf_borrow(a->c, x);
-    s = s ? s : lent ? lent : wf_pin(a->c, x, &pinned, NULL);
+    wf_hold how;
+    wf_slot *s = wf_take_hold(a->c, x, &how);
     if (!s) {
         return refuse_handle(a);
     }
@@ -77,11 +76,7 @@ bool wf_arg_open(wf_arg *a, const char *op, weft_tensor x)
         a->type.dims[i] = d[i];
         a->strides[i] = st[i];
     }
-    if (lent) {
-        wf_give_back(a->c, lent);
-    } else if (pinned) {
-        wf_unpin(a->c, s);
-    }
+    wf_end_hold(a->c, s, how);
     return true;
 }
 

@@ -43,11 +43,33 @@ bool wf_is_borrowed(const wf_ctx *c, wf_ctx *o, const wf_slot *s)
         return true; /* cannot be known: the memory is lost, not somebody's operand */
     }
     for (int i = 0; i < WF_BORROWS; i++) {
-        if (atomic_load_explicit(&o->borrowed[i], memory_order_acquire) == s) {
+        if (atomic_load_explicit(&o->borrowed[i], memory_order_acquire) == (uintptr_t)s) {
             return true;
         }
     }
     return wf_is_lent(o, s);
+}
+
+wf_slot wf_nobody;
+
+enum { LOANS = 2 }; /* of an op: a kept argument, and another */
+
+void wf_forget_loans(wf_ctx *c)
+{
+    for (uint32_t i = c->nborrowed; i < c->nborrowed + LOANS && i < WF_BORROWS; i++) {
+        atomic_store_explicit(&c->borrowed[i], 0, memory_order_relaxed);
+    }
+}
+
+wf_slot *wf_last_loan(wf_ctx *c, const wf_slot *but)
+{
+    for (uint32_t i = c->nborrowed; i < c->nborrowed + LOANS && i < WF_BORROWS; i++) {
+        const uintptr_t s = atomic_load_explicit(&c->borrowed[i], memory_order_relaxed);
+        if (s && s - 1 != (uintptr_t)but) {
+            return (wf_slot *)(s - 1); /* of this context, so its memory stays */
+        }
+    }
+    return &wf_nobody;
 }
 
 void wf_lent_gone(wf_ctx *c, wf_slot *s, wf_slot *t)

@@ -36,7 +36,7 @@ static inline void wf_look_again(wf_ctx *c, wf_slot *s)
 
 static inline void wf_give_back(wf_ctx *c, wf_slot *s)
 {
-    atomic_store_explicit(&c->borrowed[--c->nborrowed], NULL, memory_order_release);
+    atomic_store_explicit(&c->borrowed[--c->nborrowed], (uintptr_t)s + 1, memory_order_release);
     atomic_signal_fence(memory_order_seq_cst);
     wf_look_again(c, s);
 }
@@ -52,7 +52,7 @@ static inline bool wf_is_kept_alive(const wf_slot *s, weft_tensor t)
 /* Borrows s, the slot that t names, if that is kept in it. There is room. */
 static inline bool wf_borrow_at(wf_ctx *c, wf_slot *s, weft_tensor t)
 {
-    atomic_store_explicit(&c->borrowed[c->nborrowed++], s, memory_order_relaxed);
+    atomic_store_explicit(&c->borrowed[c->nborrowed++], (uintptr_t)s, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
     if (__builtin_expect(wf_is_kept_alive(s, t), 1)) {
         return true;
@@ -93,6 +93,13 @@ static inline void wf_lend(wf_ctx *c, wf_slot *s, wf_slot *t)
     atomic_signal_fence(memory_order_seq_cst);
 }
 
+/* To be lent in place of a slot where there is none: no handle names it. */
+extern wf_slot wf_nobody;
+
+/* The last slot but `but` that has been borrowed and given back since wf_forget_loans, of the first ones that an op borrows; wf_nobody: there is none. */
+wf_slot *wf_last_loan(wf_ctx *c, const wf_slot *but);
+void wf_forget_loans(wf_ctx *c);
+
 /* One of them may have been left to us. */
 void wf_lent_gone(wf_ctx *c, wf_slot *s, wf_slot *t);
 
@@ -113,10 +120,16 @@ static inline void wf_end_lend(wf_ctx *c)
 /* How a slot is held that must not go while it is used. */
 typedef enum wf_hold { WF_HOLD_SCOPE = 0, WF_HOLD_PINNED = 1, WF_HOLD_LENT = 256 } wf_hold;
 
-/* wf_take_hold of a handle that no scope of this thread owns: one below WF_ABSENT_SLOT. */
+/* wf_take_hold of a handle that no scope of this thread owns: one below WF_ABSENT_SLOT. *how is WF_HOLD_SCOPE. */
 static inline wf_slot *wf_take_hold_kept(wf_ctx *c, weft_tensor t, wf_hold *how)
 {
     bool pinned = false;
+    if (wf_lends_some(c) && wf_slot_is_here(c, t)) {
+        wf_slot *lent = wf_slot_at(c, t.slot);
+        if (wf_is_lent(c, lent) && wf_is_kept_alive(lent, t)) {
+            return lent; /* for longer than this */
+        }
+    }
     wf_slot *s = wf_borrow(c, t);
     *how = WF_HOLD_LENT;
     if (__builtin_expect(s != NULL, 1)) {

@@ -74,6 +74,9 @@ static void end_all_scopes(wf_ctx *c);
 static void context_close(void *arg)
 {
     wf_ctx *c = arg;
+    if (wf_lends_some(c)) { /* to a region that has not ended */
+        wf_end_lend(c);
+    }
     end_all_scopes(c);
     if (c->recorder) {
         c->recorder->close(c->recorder);
@@ -651,14 +654,14 @@ weft_tensor weft_keep(weft_tensor t)
 /* A kept tensor of this context that nobody uses: marked DEAD and taken to be recycled in one step. */
 static bool free_unused(wf_ctx *c, weft_tensor t)
 {
-    if (t.context != c->id || c->nborrowed > 0 || wf_lends_some(c) ||
+    if (t.context != c->id || c->nborrowed > 0 ||
         t.slot / WF_CHUNK_SLOTS >= atomic_load_explicit(&c->nchunks, memory_order_relaxed)) {
         return false;
     }
     wf_slot *s = wf_slot_at(c, t.slot);
     uint64_t st = atomic_load_explicit(&s->state, memory_order_relaxed);
     const uint64_t flags = WF_STATE_DEAD | WF_STATE_KEPT | WF_STATE_PINS;
-    if (WF_STATE_SERIAL(st) != t.serial || (st & flags) != WF_STATE_KEPT ||
+    if (wf_is_lent(c, s) || WF_STATE_SERIAL(st) != t.serial || (st & flags) != WF_STATE_KEPT ||
         !atomic_compare_exchange_strong_explicit(&s->state, &st, st | flags, memory_order_acq_rel,
                                                  memory_order_relaxed)) {
         return false;

@@ -412,6 +412,7 @@ typedef struct wf_plain_region {
     uint32_t depth;      /* regions inside one another, this one counted */
     uint32_t floor;      /* of these, so many were there before the function that runs now */
     bool paid;           /* a seat has it on its account */
+    bool lends;          /* what the seat knows is borrowed until it ends */
     int64_t start;       /* 0: it is not timed */
     uint64_t errors;     /* of the thread, when it began */
 } wf_plain_region;
@@ -449,10 +450,11 @@ typedef struct wf_ctx {
     _Atomic int64_t kept; /* the same of kept tensors */
     _Atomic int64_t kept_freed_remotely;
     /* Kept slots of its own that this thread uses now, eager/borrow.h. */
-    wf_slot *_Atomic borrowed[WF_BORROWS];
+    _Atomic uintptr_t
+        borrowed[WF_BORROWS]; /* addresses, and one more when it has been given back */
     uint32_t nborrowed, most_borrowed;
     atomic_bool lends; /* it has written some down */
-    /* Beside those, held for the length of a call of the user's function (wf_lend): two, that may be the same, or NULL. */
+    /* Beside those, held for the length of a call of the user's function (wf_lend): two, that may be the same or nobody's, or NULL. */
     wf_slot *_Atomic lent[2];
     wf_gone gone[WF_GONE]; /* that this thread let go of last */
     uint32_t ngone;

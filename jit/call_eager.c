@@ -315,18 +315,6 @@ wf_seat *wf_seat_take(weft_jit *j, wf_ctx *c)
     return s;
 }
 
-void wf_seat_meet(wf_seat *s, wf_ctx *c, const weft_tensor *in, int n_in)
-{
-    wf_hold how = WF_HOLD_SCOPE;
-    wf_slot *a = n_in > 1 ? wf_take_hold(c, in[1], &how) : NULL;
-    if (a) {
-        wf_end_hold(c, a, how);
-    }
-    if (how == WF_HOLD_LENT) {
-        s->second = (wf_seat_arg){in[1], a};
-    }
-}
-
 /* What is left of its calls. */
 static void take_back(wf_seat *s)
 {
@@ -354,8 +342,7 @@ static void shut(weft_jit *j, const wf_ctx *c, const wf_call_kind *k)
 }
 
 /* A call of this kind has run the function: so may the next ones of this thread. */
-static void give_calls(weft_jit *j, wf_ctx *c, wf_way *w, const wf_call_kind *k,
-                       const weft_tensor *in, int n_in)
+static void give_calls(weft_jit *j, wf_ctx *c, wf_way *w, const wf_call_kind *k, weft_tensor first)
 {
     const int at = (int)(k->first >> 6);
     const uint64_t bit = UINT64_C(1) << (k->first & 63);
@@ -369,7 +356,9 @@ static void give_calls(weft_jit *j, wf_ctx *c, wf_way *w, const wf_call_kind *k,
         return;
     }
     s->may[at] |= bit;
-    wf_seat_meet(s, c, in, n_in);
+    if (!wf_lends_some(c)) { /* the call around it has lent what would have been borrowed */
+        s->second = wf_last_loan(c, wf_slot_is_here(c, first) ? wf_slot_at(c, first.slot) : NULL);
+    }
     s->steady = s->way == w ? s->steady + 1 : 0;
     s->way = w;
     const int64_t most = s->steady < STEADY ? GIVEN : GIVEN_LATER, n = until < most ? until : most;
@@ -477,6 +466,8 @@ bool wf_call_eagerly(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, we
     if (!eager) {
         return false;
     }
+    const weft_tensor first = n_in > 0 ? in[0] : WEFT_NONE; /* in and out may be one array */
+    wf_forget_loans(c);
     *rc = run(j, c, in, n_in, out, n_out, &sound);
     atomic_fetch_add_explicit(&j->eager, 1, memory_order_relaxed);
     if (!sound) {
@@ -485,7 +476,7 @@ bool wf_call_eagerly(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, we
         keep_least(&w->best[1], wf_plan_now() - t->start);
         look_at_long(j, w);
     } else if (!timed && n_in > 0 && !atomic_load_explicit(&w->trial, memory_order_relaxed)) {
-        give_calls(j, c, w, &t->kind, in, n_in);
+        give_calls(j, c, w, &t->kind, first);
     }
     return true;
 }

@@ -111,7 +111,7 @@ typedef struct wf_family {
 
 typedef struct wf_seat_arg {
     weft_tensor t;  /* a first argument */
-    wf_slot *lends; /* its slot, if it is kept, which never moves; NULL: it is a scope's */
+    wf_slot *lends; /* its slot, if it is kept, which never moves; wf_nobody: it is a scope's */
 } wf_seat_arg;
 
 /*
@@ -124,12 +124,12 @@ typedef struct wf_seat {
     uint64_t may[4]; /* the first argument is of these wf_first_kinds */
     /* Likewise of regions. */
     _Atomic int64_t regions_left, regions_given;
-    wf_seat_arg
-        second; /* a second argument that may come again, and is borrowed then with the first */
+    wf_slot *region_lends
+        [2]; /* what the region of the last look borrowed, if regions are short, or NULL */
+    wf_slot *
+        second; /* what the call of the last look borrowed beside its first argument, or wf_nobody */
     const wf_way *way; /* of the last look */
-    uint32_t
-        latest; /* slot of the one that came last: it may come again, and is borrowed then for as long as the call takes */
-    uint32_t steady; /* looks in a row that found this way */
+    uint32_t steady;   /* looks in a row that found this way */
     char apart[128 - 14 * 8];
     wf_seat_arg known
         [WF_KNOWN]; /* of these kinds, of this thread's: each in its slot's place, where otherwise a slot of
@@ -140,6 +140,7 @@ _Static_assert(sizeof(wf_seat) % 128 == 0, "lines of its own");
 /* It knows no first argument. */
 static inline void wf_seat_forget(wf_seat *s)
 {
+    s->second = &wf_nobody;
     for (uint32_t i = 0; i < WF_KNOWN; i++) {
         s->known[i].t.slot = i + 1;
     }
@@ -299,8 +300,6 @@ int wf_call_run_segment(void *user, wf_job *job, wf_why *why);
  * rc, and errors since `errors`. */
 WF_COLD int wf_call_end(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *r,
                         int rc, uint64_t errors, uint32_t scope);
-/* The call's second argument is what the seat may borrow, if it has one that can be. */
-void wf_seat_meet(wf_seat *s, wf_ctx *c, const weft_tensor *in, int n_in);
 /* The thread's seat; NULL: it has none. */
 wf_seat *wf_seat_of(weft_jit *j, const wf_ctx *c);
 /* And a new one where it has none; NULL: others have them all. */

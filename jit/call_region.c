@@ -147,6 +147,10 @@ static bool is_looked_at(weft_jit *j, wf_ctx *c, bool mixed)
     pthread_mutex_unlock(&j->lock);
     const int64_t until = atomic_load_explicit(&j->region.left, memory_order_relaxed) - 1;
     const int64_t n = until < GIVEN ? until : GIVEN;
+    if (s) {
+        s->region_lends[0] = NULL; /* known again when this one has run */
+        wf_forget_loans(c);
+    }
     if (!look && s && n > 0) {
         atomic_fetch_sub_explicit(&j->region.left, n, memory_order_relaxed);
         atomic_store_explicit(&s->regions_given,
@@ -173,6 +177,19 @@ static bool is_plain(weft_jit *j, wf_ctx *c, wf_plain_region *r)
     }
     r->start = timed ? wf_plan_now() : 0;
     return plain;
+}
+
+/* Region j has run plainly, unpaid: what it borrowed last the next ones will need, too. Tensors that are freed inside one stay until
+ * it has ended, so only of short ones. */
+static void learn_loans(weft_jit *j, wf_ctx *c)
+{
+    wf_seat *s = wf_seat_of(j, c);
+    wf_slot *first = wf_last_loan(c, NULL);
+    if (s && !wf_lends_some(c) && first != &wf_nobody &&
+        atomic_load_explicit(&j->region.is_short, memory_order_relaxed)) {
+        s->region_lends[0] = first;
+        s->region_lends[1] = wf_last_loan(c, first);
+    }
 }
 
 /* May it begin on the account of seat s? */
@@ -268,12 +285,17 @@ weft_status(weft_jit_begin)(weft_jit *j)
                          0)) {
         return begin(j);
     }
+    wf_slot *first = s->region_lends[0];
     c->region.of = j;
     c->region.depth = 1;
     c->region.floor = 0;
     c->region.paid = true;
+    c->region.lends = first && !wf_lends_some(c);
     c->region.start = 0;
     c->region.errors = c->error_seen;
+    if (c->region.lends) {
+        wf_lend(c, first, s->region_lends[1]);
+    }
     return WEFT_OK;
 }
 
@@ -297,12 +319,18 @@ static int end_plain(weft_jit *j, wf_ctx *c)
 {
     const wf_plain_region r = c->region;
     c->region = (wf_plain_region){.of = NULL};
+    if (r.lends) {
+        wf_end_lend(c);
+    }
     if (r.paid && c->error_seen == r.errors) {
         return 0;
     }
     atomic_fetch_add_explicit(&j->eager, r.paid ? 0 : 1, memory_order_relaxed);
     const int failed = wf_way_ran_plainly(j, c, &j->region, r.start, r.errors);
     add_turn(j, true, failed ? 0 : r.start);
+    if (!failed && !r.paid) {
+        learn_loans(j, c);
+    }
     wf_seat *s = failed ? wf_seat_of(j, c) : NULL;
     if (s) { /* regions are recorded from now on */
         const int64_t left = atomic_exchange_explicit(&s->regions_left, 0, memory_order_relaxed);
@@ -372,6 +400,9 @@ weft_status(weft_jit_end)(weft_jit *j)
     }
     c->region.of = NULL;
     c->region.depth = 0;
+    if (c->region.lends) {
+        wf_end_lend(c);
+    }
     c->last_write.slot = 0;
     c->here = NULL;
     return WEFT_OK;

@@ -452,6 +452,55 @@ Test(eager, arguments_that_are_borrowed)
     }
 }
 
+/* So is a captured tensor; arguments by turns are, each when it comes. */
+typedef struct capturing {
+    weft_tensor w;
+    int frees; /* w, as of a lender */
+    bool lent; /* w and the argument were when it ran last */
+} capturing;
+
+FN(captures)
+{
+    capturing *l = self;
+    wf_ctx *c = wf_ctx_get();
+    (void)n_in, (void)n_out;
+    l->lent = wf_lends_some(c) && wf_is_lent(c, wf_slot_at(c, l->w.slot)) &&
+              wf_is_lent(c, wf_slot_at(c, in[0].slot));
+    take_us(c->recorder ? 5 : 1);
+    out[0] = weft_add(in[0], l->w);
+    if (l->frees) {
+        free_here_or_there(l->w, l->frees == 2);
+        check_error("a freed tensor", weft_add(l->w, out[0]), WEFT_EHANDLE, "dead");
+    }
+    return WEFT_OK;
+}
+
+Test(eager, captured_tensors_that_are_borrowed)
+{
+    for (int frees = 0; frees <= 2; frees++) {
+        capturing l = {.w = weft_keep(weft_ones(weft_shape(3), WEFT_F32))};
+        weft_jit *j = weft_jit_trace(captures, &l);
+        weft_tensor in[2], y;
+        for (int i = 0; i < 2; i++) {
+            in[i] = weft_keep(weft_full(weft_shape(3 * i + 1, 3), i, WEFT_F32));
+        }
+        for (int i = 0; i < 6 * CALLS; i++) {
+            const weft_scope s = weft_scope_begin();
+            OK(weft_jit_call(j, &in[i % 2], 1, &y, 1));
+            cr_assert_eq(weft_item_f64(weft_max(y)), 1 + i % 2);
+            weft_scope_end(s);
+        }
+        l.frees = frees;
+        OK(weft_jit_call(j, &in[0], 1, &y, 1));
+        cr_assert(l.lent && !wf_lends_some(wf_ctx_get()), "way %d", frees);
+        cr_assert_eq(weft_free(l.w), frees ? WEFT_EHANDLE : WEFT_OK);
+        OK(weft_free(in[0]));
+        OK(weft_free(in[1]));
+        cr_assert_eq(weft_leak_report(NULL), 0);
+        weft_jit_free(j);
+    }
+}
+
 /* A kind that is all there is needs few looks; two by turns are looked at as ever. */
 Test(eager, looks_that_find_the_same)
 {
@@ -660,6 +709,62 @@ FN(ends_outer)
     weft_jit_begin(region); /* ends with the call */
     out[0] = weft_neg(in[0]);
     return WEFT_OK;
+}
+
+/* Short plain regions borrow what the last ones did, until they end: it may be freed meanwhile, or its thread end. */
+typedef struct region_loans {
+    weft_jit *j;
+    weft_tensor w[2];
+    int frees; /* 1: the region w[1], 2: another thread does; 3: the region is left open */
+} region_loans;
+
+static void *runs_regions(void *arg)
+{
+    region_loans *l = arg;
+    wf_ctx *c = wf_ctx_get();
+    bool lent = false;
+    for (int i = 0; i < 2; i++) {
+        l->w[i] = weft_keep(weft_full(weft_shape(3), i + 1, WEFT_F32));
+    }
+    for (int i = 0; i < 4 * CALLS; i++) {
+        const weft_scope s = weft_scope_begin();
+        const bool last = i == 4 * CALLS - 1;
+        if (i == CALLS) { /* its graph is known */
+            force_plain(l->j);
+            atomic_store(&l->j->region.is_short, true);
+        }
+        OK(weft_jit_begin(l->j));
+        lent = wf_lends_some(c) && wf_is_lent(c, wf_slot_at(c, l->w[0].slot)) &&
+               wf_is_lent(c, wf_slot_at(c, l->w[1].slot));
+        weft_tensor y = weft_add(l->w[0], l->w[1]);
+        if (last && (l->frees == 1 || l->frees == 2)) {
+            free_here_or_there(l->w[1], l->frees == 2);
+            check_error("a freed tensor", weft_neg(l->w[1]), WEFT_EHANDLE, "dead");
+        }
+        OK(last && l->frees == 3 ? WEFT_OK : weft_jit_end(l->j));
+        cr_assert_eq(weft_item_f64(weft_max(y)), 3);
+        cr_assert_eq(weft_scope_end(s), WEFT_OK);
+    }
+    cr_assert(lent, "way %d", l->frees);
+    cr_assert_eq(wf_lends_some(c), l->frees == 3);
+    return arg;
+}
+
+Test(eager, tensors_that_regions_borrow)
+{
+    for (int frees = 0; frees <= 3; frees++) {
+        region_loans l = {.j = weft_jit_trace(NULL), .frees = frees};
+        pthread_t thread;
+        void *done = NULL;
+        cr_assert_eq(pthread_create(&thread, NULL, runs_regions, &l), 0);
+        cr_assert_eq(pthread_join(thread, &done), 0);
+        cr_assert_eq(done, &l);
+        cr_assert(!wf_lends_some(wf_ctx_at(l.w[0].context)), "what is left to it stays for ever");
+        OK(weft_free(l.w[0]));
+        cr_assert_eq(weft_free(l.w[1]), frees == 1 || frees == 2 ? WEFT_EHANDLE : WEFT_OK);
+        cr_assert_eq(weft_leak_report(NULL), 0, "way %d", frees);
+        weft_jit_free(l.j);
+    }
 }
 
 /* Errors of kernels, calls inside, a thread that ends in one. */
