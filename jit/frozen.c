@@ -52,6 +52,11 @@ void wf_frozen_arm(wf_frozen *z, const wf_frozen *before, wf_fn *fn, const int32
     for (uint32_t k = 0; k < fn->noutputs; k++) {
         z->writes[k] = writes[k];
     }
+    for (int i = 0; i < z->n_in; i++) {
+        if (!wf_same_handle(z->in[i].only, before->in[i].only)) {
+            z->in[i].only = WEFT_NONE;
+        }
+    }
     wf_plan_retain(p);
     wf_frozen_let_move(z, before);
 }

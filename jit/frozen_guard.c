@@ -136,6 +136,7 @@ void wf_frozen_look(wf_frozen_arg *out, const wf_frozen_args *a, int i)
     out->alias = first_on(a, i);
     out->outer = -1;
     out->fixed = ~UINT64_C(0);
+    out->only = a->in[i];
     out->offset = s->offset;
     out->nbytes = s->st->nbytes;
     memcpy(out->map, wf_dims(s), (size_t)s->rank * sizeof out->map[0]);
@@ -341,6 +342,21 @@ static bool guard_args(const wf_frozen *z, const wf_frozen_args *a, char *reason
     return true;
 }
 
+/* Are arguments that were the same tensor in both recordings that again? */
+static bool guard_identity(const wf_frozen *z, const wf_frozen_args *a, char *reason)
+{
+    for (int i = 0; i < a->n; i++) {
+        const weft_tensor *only = &z->in[i].only;
+        if (only->slot && !wf_same_handle(a->in[i], *only)) {
+            return wf_frozen_refuse(reason,
+                                    "argument %d is another tensor than in both recordings, in "
+                                    "which it could have been a captured one",
+                                    i);
+        }
+    }
+    return true;
+}
+
 /* there: its handle is alive. */
 WF_COLD static bool refuse_captured(wf_ctx *c, weft_tensor t, bool there, int k, char *reason)
 {
@@ -409,5 +425,6 @@ bool wf_frozen_guard(const wf_frozen *z, const wf_frozen_args *a, int n_out, cha
         return wf_frozen_refuse(reason, switched);
     }
     return guard_args(z, a, reason) && guard_captured(z, a, reason) &&
-           wf_frozen_guard_state(z, a, reason) && wf_frozen_guard_draws(z, a, reason);
+           wf_frozen_guard_state(z, a, reason) && wf_frozen_guard_draws(z, a, reason) &&
+           guard_identity(z, a, reason);
 }

@@ -25,6 +25,9 @@ typedef struct wf_frozen_arg {
     int64_t offset;
     size_t nbytes;
     uint64_t hooks;
+    weft_tensor
+        only; /* of a recording: the argument. Else the only one that it may be: it was the same one in both recordings, so
+                         what the function used may be a captured tensor (no slot: any one) */
     int64_t map[2 * WF_MAX_RANK]; /* extents, then strides */
 } wf_frozen_arg;
 

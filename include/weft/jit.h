@@ -80,7 +80,8 @@ typedef struct weft_jit_args {
      * ops, numbers, captured tensors, how outputs are made; unless calling fn is measured to be faster (above). Every call is checked against guards first, and records where one
      * misses (weft_jit_reasons says which).
      *  - Arguments: the same types, shapes, strides, devices and aliases, in storages of the same size, at any offset once
-     *    recordings at two have agreed. A tensor that was an argument of both recordings is the argument, however fn got hold of it.
+     *    recordings at two have agreed. One that was the same tensor in both recordings must be that tensor: fn may have captured it, too, and used it
+     *    as that. Once two recordings in a row had different ones it may be any.
      *  - Captured tensors: kept (weft_keep; a module's are), alive and the same. Both: the hooks they had; gradients that a backward adds to are those of the same
      *    arguments. The grad mode and the thread's default device are the same, too.
      *  - A whole training step may be replayed: gradients that fn drops, adds to or leaves on captured tensors are dropped, added to

@@ -478,8 +478,8 @@ static const char *call_both(model *a, model *b, weft_jit *j, int call, bool *ov
     act(a, &c);
     act(b, &c);
     weft_tensor x = weft_div(vector(N, call), weft_f(16)), got[2], want[2];
-    /* a parameter as argument: the last call only, since what is captured and argument at once is the argument's */
-    const bool no_grad = c.act == 17, both = !quiet && call == CALLS - 1 && below(&plan, 2);
+    /* a parameter as argument, which is captured as well */
+    const bool no_grad = c.act == 17, both = !quiet && below(&plan, call == CALLS - 1 ? 2 : 5) == 1;
     weft_tensor in_a[2] = {x, both ? a->param[c.param] : a->side[c.side]},
                 in_b[2] = {x, both ? b->param[c.param] : b->side[c.side]};
     if (no_grad) {

@@ -695,3 +695,58 @@ Test(frozen, freed_captured_tensors_are_let_go, .timeout = 20)
     weft_jit_free(j);
     cr_assert_eq(r.deleted, 12);
 }
+
+/* What is captured and an argument, too, in all recordings may be either: with another argument it is recorded. */
+typedef struct twice {
+    weft_tensor w;
+    int how; /* it reads w; writes it; writes the argument; leaves that alone; returns w */
+} twice;
+
+static weft_status use_twice(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                             int n_out)
+{
+    const twice *t = self;
+    (void)n_in, (void)n_out;
+    weft_status s = t->how == 1   ? weft_add_(t->w, weft_f(1))
+                    : t->how == 2 ? weft_add_(in[0], weft_f(1))
+                                  : WEFT_OK;
+    out[0] = weft_mul(t->how == 3 ? t->w : weft_add(in[0], weft_f(1)), t->w);
+    out[1] = t->how == 4 ? t->w : in[0];
+    return s;
+}
+
+Test(frozen, arguments_that_are_captured_too)
+{
+    for (int how = 0; how < 5; how++) {
+        twice a = {weft_keep(data(3, 3, 1)), how}, b = {weft_keep(data(3, 3, 1)), how};
+        weft_tensor other[2][4], y[2], z[2];
+        weft_jit *j = weft_jit_trace(use_twice, &b, .frozen = true, .verify_every = -1,
+                                     .always_record = true);
+        for (int i = 0; i < 4; i++) {
+            other[0][i] = weft_keep(data(3, 3, 5 + i));
+            other[1][i] = weft_keep(data(3, 3, 5 + i));
+        }
+        for (int call = 0; call < 12; call++) { /* w, others, each of those once more, w again */
+            const bool is_w = call < 5 || call > 9;
+            const int k = call % 4;
+            OK(use_twice(&a, is_w ? &a.w : &other[0][k], 1, y, 2));
+            OK(weft_jit_call(j, is_w ? &b.w : &other[1][k], 1, z, 2));
+            check_bits("result", y[0], z[0]);
+            check_bits("second result", y[1], z[1]);
+            check_bits("captured", a.w, b.w);
+            check_bits("argument", other[0][k], other[1][k]);
+            cr_assert(memcmp(&z[1], is_w || how == 4 ? &b.w : &other[1][k], sizeof z[1]) == 0);
+        }
+        /* w three times, two of the others, and w */
+        cr_assert_eq(stats_of(j).frozen, 3 + 3 + 2, "way %d: %s", how, reasons(j));
+        cr_assert(has_reason(j, "argument 0 is another tensor than in both"), "%s", reasons(j));
+        weft_jit_free(j);
+        for (int i = 0; i < 4; i++) {
+            weft_free(other[0][i]);
+            weft_free(other[1][i]);
+        }
+        weft_free(a.w);
+        weft_free(b.w);
+        cr_assert_eq(weft_leak_report(NULL), 0);
+    }
+}
