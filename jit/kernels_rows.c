@@ -1,8 +1,8 @@
 /*
  * jit/kernels_rows.c -- runs a native kernel over the rows of an iteration space.
  *
- * An operand whose rows lie in one piece at equal distances is read and written in place. Any other (a gap
- * between elements, a row of more than one axis, a destination in the memory of a source that a later
+ * An operand whose rows lie in one piece at equal distances is read and written in place. So is one where those of each run along the last
+ * kept axis do (a mask that all heads share): launches end with a run then. Any other (a gap between elements, a row of more than one axis, a destination in the memory of a source that a later
  * stage still reads) goes through a packed buffer, a group of rows at a time.
  *
  * Tasks are ranges of rows; each has its own buffers and its own error word. Where more is moved than caches hold they are longer: one
@@ -24,6 +24,7 @@ enum {
     TASK_FAR = 3 << 19,      /* bytes that one moves, of more than caches hold */
     AWAKE = 1 << 12,         /* such as are worth a share of a worker that is awake */
     GROUP = 1 << 13,         /* elements of a group of packed rows */
+    LEAST_RUN = 1 << 10,     /* elements that are worth a launch beside their copies */
     LONGEST_DRAWN = 1 << 16, /* of rows that are drawn into a buffer */
     LEAST_ROW = 16,   /* shorter rows are for the interpreter, which runs many of them at once */
     MOST_BLOCKS = 64, /* that a thread takes at a time */
@@ -43,6 +44,7 @@ typedef struct rows_run {
     uint64_t packed;      /* operands that go through a buffer */
     bool elements_packed; /* some of them with more than one element a row */
     int64_t group, chunk; /* rows */
+    int64_t run;          /* rows at the end of which a launch ends; 0: anywhere */
     int64_t blocks;       /* of a row that is cut, else 0 */
     char *parts;          /* [row][total][block], a total's `pitch` bytes from the one before */
     int64_t pitch;
@@ -79,7 +81,7 @@ static bool overwrites(const rows_run *r, const wf_program_args *a, int d, int j
 static bool in_place(const rows_run *r, const wf_program_args *a, int i)
 {
     const wf_operand *o = &r->s.op[i];
-    if (is_drawn(r, i) || (r->s.rows > 1 && !o->one_row))
+    if (is_drawn(r, i) || (r->s.rows > 1 && !o->one_row && !r->run))
         return false;
     if (is_row_operand(r, i))
         return true;
@@ -89,10 +91,31 @@ static bool in_place(const rows_run *r, const wf_program_args *a, int i)
     return r->s.n == 1 || (o->one_col && o->col == 1);
 }
 
+/* Rows from one of operand i to the next, of a run. */
+static int64_t row_stride(const rows_run *r, int i)
+{
+    const wf_operand *o = &r->s.op[i];
+    return o->one_row ? o->row : o->ks[r->s.nk - 1];
+}
+
+/* Launches end with a run of rows if that leaves operands in place which would be packed. */
+static void find_run(rows_run *r, const wf_program_args *a)
+{
+    const int64_t run = r->s.nk > 1 ? r->s.kd[r->s.nk - 1] : 0;
+    bool wanted = false;
+    if (run * r->s.n < LEAST_RUN)
+        return;
+    r->run = run;
+    for (int i = 0; i < r->nop; i++)
+        wanted |= !r->s.op[i].one_row && in_place(r, a, i);
+    r->run = wanted ? run : 0;
+}
+
 static void lay_out(rows_run *r, const wf_program_args *a)
 {
     const wf_rows_kernel *rows = r->k->rows;
     const int64_t n = r->blocks ? WF_BLOCK : r->s.n;
+    find_run(r, a);
     for (int i = 0; i < r->nop; i++) {
         r->packed |= in_place(r, a, i) ? 0 : UINT64_C(1) << i;
         r->elements_packed |= r->packed >> i & 1 && !is_row_operand(r, i);
@@ -135,7 +158,7 @@ static bool may_stream(const rows_run *r, const wf_program_args *a)
             continue;
         memcpy(&at, &o->data, sizeof at);
         if (r->packed >> i & 1 || at % LINE != 0 ||
-            (r->s.rows > 1 && o->row * o->esize % LINE != 0))
+            (r->s.rows > 1 && (!o->one_row || o->row * o->esize % LINE != 0)))
             return false;
         for (int j = 0; j < r->nop - ndst; j++)
             if (a->dst[i].data == a->src[j].data)
@@ -200,7 +223,7 @@ static void run_piece(rows_run *r, char *memory, const piece *g)
         if (g->flags)
             size[1 + i] = single || packed ? 0 : WF_BLOCK;
         else
-            size[1 + i] = packed ? (single ? 1 : g->n) : r->s.rows > 1 ? o->row : 0;
+            size[1 + i] = packed ? (single ? 1 : g->n) : r->s.rows > 1 ? row_stride(r, i) : 0;
     }
     for (int i = 0; i < rows->nkeep; i++)
         ptr[r->nop + i] = memory + r->keep_at[i];
@@ -248,8 +271,10 @@ static void task(void *arg, int64_t begin, int64_t end)
     if (!open_task(r, &memory))
         return;
     const int64_t last = end * r->chunk < r->s.rows ? end * r->chunk : r->s.rows;
-    for (int64_t at = begin * r->chunk; at < last; at += r->group) {
-        const int64_t rows = last - at < r->group ? last - at : r->group;
+    for (int64_t at = begin * r->chunk, rows; at < last; at += rows) {
+        const int64_t left = r->run ? r->run - at % r->run : last - at;
+        rows = last - at < r->group ? last - at : r->group;
+        rows = rows < left ? rows : left;
         run_piece(r, memory, &(piece){.row = at, .rows = rows, .n = r->s.n, .end = rows});
     }
     close_task(r, memory);
@@ -359,6 +384,7 @@ int wf_jitk_run_rows(const wf_jitk *k, const wf_exe *exe, const uint64_t *scalar
     r.kernels = wf_kernels_now();
     r.nop = k->rows->ndst + k->program.ninput;
     r.packed = 0;
+    r.run = 0;
     r.elements_packed = false;
     r.bytes = r.blocks = 0;
     atomic_init(&r.status, 0);

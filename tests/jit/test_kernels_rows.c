@@ -269,6 +269,69 @@ Test(kernels_rows, many_short_rows)
     }
 }
 
+/* Rows that lie evenly along the last of two kept axes only: what all heads share, or all rows of one, and gaps behind heads. Launches end with
+ * a head, whatever the tasks; short heads (the last two) are packed. */
+static void in_heads(wf_view *v, const int64_t *dims, int form)
+{
+    const int64_t one = v->strides[1], row = v->strides[0] ? dims[2] * one + !one : 0;
+    v->rank = 3;
+    memcpy(v->dims, dims, 3 * sizeof *dims);
+    v->strides[2] = one;
+    v->strides[1] = form == 2 ? 0 : row;
+    v->strides[0] = form == 1 ? 0 : dims[1] * row + (form == 3 ? 8 : 0);
+}
+
+/* All its memory, gaps included, as a column. */
+static void flatten_heads(wf_view *v)
+{
+    v->rank = 2;
+    v->dims[0] *= v->strides[0];
+    v->dims[1] = 1;
+}
+
+static void check_heads(wf_jitk *k, const wf_program *p, operands *o, const int64_t *dims, int form)
+{
+    for (int i = 0; i < p->ninput; i++)
+        in_heads(&o->src[i], dims, form >> 2 * i & 3);
+    for (int i = 0; i < p->noutput; i++) {
+        in_heads(&o->dst[i], dims, form & 16 ? 3 : 0);
+        in_heads(&o->want[i], dims, form & 16 ? 3 : 0);
+    }
+    wf_program_args a = {.dst = o->want, .src = o->src, .scalars = o->scalar, .axes = 4};
+    cr_assert_eq(wf_program_run_on(p, &a), 0);
+    a.dst = o->dst;
+    cr_assert_eq(wf_jitk_run(k, &a), 0);
+    for (int i = 0; i < p->noutput; i++) {
+        flatten_heads(&o->dst[i]);
+        flatten_heads(&o->want[i]);
+    }
+    check_outputs(o, p, wf_jitk_name(k), form);
+}
+
+Test(kernels_rows, rows_of_heads)
+{
+    NEED_LLVM();
+    static const int64_t dims[][3] = {{3, 70, 40},  {5, 7, 1000}, {2, 300, 130}, {12, 16, 64},
+                                      {2, 1, 4097}, {9, 3, 17},   {4, 2, 100}};
+    static const int types[] = {WEFT_F32, WEFT_BF16};
+    for (int d = 0; d < 2; d++) {
+        static wf_program p;
+        wf_program_init(&p);
+        program_layer_norm(&p, types[d]);
+        cr_assert_eq(wf_program_finish(&p), 0);
+        wf_jitk *k = wf_jitk_get(&p, &(wf_jitk_opts){.sync = true});
+        for (size_t z = 0; z < sizeof dims / sizeof *dims; z++)
+            for (int form = 0; form < 32; form++) {
+                operands o;
+                make_operands(&o, &p, 2, (int64_t[]){dims[z][0] * dims[z][1], dims[z][2]}, true,
+                              (int)z);
+                check_heads(k, &p, &o, dims[z], form);
+                drop_operands(&o);
+            }
+        wf_jitk_release(k);
+    }
+}
+
 /* Results larger than the caches are stored past them, where their rows are aligned. */
 Test(kernels_rows, large_results)
 {
