@@ -377,20 +377,33 @@ static void rstd_of_all(const void *var, double eps, int compute, int64_t c, voi
     }
 }
 
-/* mean and variance per channel from x. */
-static int batch_statistics(const wf_view *x, int compute, void *mean, void *var, wf_why *why)
+/* Channels whose sums are taken before those of the next ones: two sums over what the caches do not hold find it there the second time if
+ * they go by as many channels as the last cache has room for beside others. All where a channel's elements are no pieces of a page. */
+static int64_t channels_at_once(const wf_view *x)
 {
-    int64_t c = x->dims[1];
-    unsigned axes = ((1u << x->rank) - 1u) & ~2u;
+    enum { TOGETHER = 4 << 20, PIECE = 256 };
+    const int64_t c = x->dims[1], bytes = wf_view_numel(x) * (int64_t)wf_dtype_size(x->dtype);
+    const int64_t most = bytes >= WF_STREAM_BYTES ? TOGETHER / (bytes / c) : c;
+    const bool pieces = x->rank > 2 && x->strides[x->rank - 1] == 1 && x->strides[1] >= PIECE;
+    return most >= c || !pieces ? c : most > 0 ? most : 1;
+}
+
+/* Channels [first, first + count) of x. */
+static wf_view some_channels(const wf_view *x, int64_t first, int64_t count)
+{
+    wf_view v = *x;
+    v.data = (char *)v.data + first * v.strides[1] * (int64_t)wf_dtype_size(v.dtype);
+    v.dims[1] = count;
+    return v;
+}
+
+/* mean[count] and var[count] of x, which has some elements a channel. */
+static int statistics_of(const wf_view *x, int compute, char *mean, char *var)
+{
+    const int64_t c = x->dims[1];
+    const unsigned axes = ((1u << x->rank) - 1u) & ~2u;
+    const double count = (double)(wf_view_numel(x) / c);
     wf_red_job j = {.op = WF_RED_SUM, .compute = compute, .axes = axes, .x = x, .out = mean};
-    double count = c > 0 ? (double)(wf_view_numel(x) / c) : 0.0;
-    if (count == 0.0) {
-        for (int64_t i = 0; i < c; i++) {
-            put(mean, compute, i, NAN);
-            put(var, compute, i, NAN);
-        }
-        return 0;
-    }
     int status = wf_red_run(&j);
     for (int64_t i = 0; i < c && status == 0; i++) {
         put(mean, compute, i, quotient(get(mean, compute, i), count, compute));
@@ -401,6 +414,26 @@ static int batch_statistics(const wf_view *x, int compute, void *mean, void *var
     status = status != 0 ? status : wf_red_run(&j);
     for (int64_t i = 0; i < c && status == 0; i++) {
         put(var, compute, i, quotient(get(var, compute, i), count, compute));
+    }
+    return status;
+}
+
+/* mean and variance per channel from x. */
+static int batch_statistics(const wf_view *x, int compute, char *mean, char *var, wf_why *why)
+{
+    const int64_t c = x->dims[1], size = (int64_t)wf_red_size(compute);
+    int status = 0;
+    if (wf_view_numel(x) == 0) {
+        for (int64_t i = 0; i < c; i++) {
+            put(mean, compute, i, NAN);
+            put(var, compute, i, NAN);
+        }
+        return 0;
+    }
+    const int64_t most = channels_at_once(x);
+    for (int64_t i = 0; i < c && status == 0; i += most) {
+        const wf_view some = some_channels(x, i, c - i < most ? c - i : most);
+        status = statistics_of(&some, compute, mean + i * size, var + i * size);
     }
     return status != 0 ? wf_red_nomem(why, wf_view_numel(x) / WF_BLOCK * 8) : 0;
 }
@@ -481,13 +514,29 @@ WF_EXEC_DECL(batch_norm)
     return status;
 }
 
+/* Of arrays `row` bytes apart, below, the last two for the channels of g and x. */
+static int sums_of(const wf_view *g, const wf_view *x, int compute, char *arrays, size_t row)
+{
+    const unsigned axes = ((1u << x->rank) - 1u) & ~2u;
+    wf_red_job j = {
+        .op = WF_RED_SUM, .compute = compute, .axes = axes, .x = g, .out = arrays + 3 * row};
+    const int status = wf_red_run(&j);
+    j.map = WF_MAP_XHAT;
+    j.x = x;
+    j.y = g;
+    j.p = arrays;
+    j.q = arrays + row;
+    j.out = arrays + 4 * row;
+    return status != 0 ? status : wf_red_run(&j);
+}
+
 /* arrays[5][c]: mean, rstd, s = w * rstd, sum(g), sum(g * xhat); the last two become the means. */
 static int batch_bwd_sums(wf_exec *e, int compute, char *arrays, const void *w)
 {
     const wf_view *g = &e->src[0], *x = &e->src[1];
     int64_t c = x->dims[1];
     size_t row = (size_t)c * wf_red_size(compute);
-    char *mean = arrays, *rstd = arrays + row, *s = arrays + 2 * row;
+    char *rstd = arrays + row, *s = arrays + 2 * row;
     char *da = arrays + 3 * row, *dc = arrays + 4 * row;
     int64_t count = c > 0 ? wf_view_numel(x) / c : 0;
     for (int64_t i = 0; i < c; i++) {
@@ -497,16 +546,13 @@ static int batch_bwd_sums(wf_exec *e, int compute, char *arrays, const void *w)
     }
     memset(da, 0, 2 * row);
     if (count > 0) {
-        unsigned axes = ((1u << x->rank) - 1u) & ~2u;
-        wf_red_job j = {.op = WF_RED_SUM, .compute = compute, .axes = axes, .x = g, .out = da};
-        int status = wf_red_run(&j);
-        j.map = WF_MAP_XHAT;
-        j.x = x;
-        j.y = g;
-        j.p = mean;
-        j.q = rstd;
-        j.out = dc;
-        status = status != 0 ? status : wf_red_run(&j);
+        const int64_t most = channels_at_once(x), size = (int64_t)wf_red_size(compute);
+        int status = 0;
+        for (int64_t i = 0; i < c && status == 0; i += most) {
+            const wf_view some_x = some_channels(x, i, c - i < most ? c - i : most);
+            const wf_view some_g = some_channels(g, i, some_x.dims[1]);
+            status = sums_of(&some_g, &some_x, compute, arrays + i * size, row);
+        }
         if (status != 0) {
             return wf_red_nomem(e->why, wf_view_numel(x) / WF_BLOCK * 8);
         }

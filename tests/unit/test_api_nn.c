@@ -27,6 +27,17 @@ static void near(const char *what, weft_tensor t, int n, const double *want, dou
                   what, i, got[i], want[i]);
     }
 }
+/* Bit for bit. */
+static void same(const char *what, weft_tensor a, weft_tensor b)
+{
+    const size_t bytes = (size_t)weft_numel(a) * 4;
+    void *x = malloc(bytes), *y = malloc(bytes);
+    OK(weft_to_array(a, x, weft_numel(a), WEFT_F32));
+    OK(weft_to_array(b, y, weft_numel(a), WEFT_F32));
+    cr_assert(memcmp(x, y, bytes) == 0, "%s: other bits", what);
+    free(x);
+    free(y);
+}
 #define FAILS(call, status)                                                                        \
     do {                                                                                           \
         weft_tensor failed_ = call;                                                                \
@@ -239,6 +250,43 @@ Test(api_nn, class_losses)
     weft_tensor half = weft_cross_entropy(weft_cast(tx, WEFT_BF16), tt);
     cr_assert_eq(weft_dtype_of(half),
                  weft_dtype_of(weft_cross_entropy(weft_cast(tx, WEFT_BF16), tt, WEFT_REDUCE_NONE)));
+}
+
+/* Statistics of what the caches do not hold are taken some channels at a time: the bits of each channel and all its gradients are those that
+ * it has among a few. */
+Test(api_nn, batch_norm_of_many_channels)
+{
+    enum { CHANNELS = 23, FEW = 5 };
+    weft_scope s = weft_scope_begin();
+    weft_tensor x = weft_randn(weft_shape(4, CHANNELS, 256, 300));
+    weft_tensor g = weft_randn(weft_shape(4, CHANNELS, 256, 300));
+    weft_tensor w = weft_rand(weft_shape(CHANNELS)), b = weft_rand(weft_shape(CHANNELS));
+    cr_assert(weft_numel(x) * 4 > 24 << 20, "small enough for the caches");
+    OK(weft_requires_grad_(x, true));
+    OK(weft_requires_grad_(w, true));
+    OK(weft_requires_grad_(b, true));
+    weft_tensor y = weft_batch_norm(x, w, b, .training = true);
+    OK(weft_backward(y, g));
+    for (int at = 0; at < CHANNELS; at += FEW) {
+        const int n = CHANNELS - at < FEW ? CHANNELS - at : FEW;
+        weft_scope inner = weft_scope_begin();
+        weft_tensor part[3] = {weft_contiguous(weft_narrow(weft_detach(x), 1, at, n)),
+                               weft_contiguous(weft_narrow(weft_detach(w), 0, at, n)),
+                               weft_contiguous(weft_narrow(weft_detach(b), 0, at, n))};
+        const weft_tensor all[3] = {x, w, b};
+        for (int i = 0; i < 3; i++) {
+            OK(weft_requires_grad_(part[i], true));
+        }
+        weft_tensor few = weft_batch_norm(part[0], part[1], part[2], .training = true);
+        OK(weft_backward(few, weft_contiguous(weft_narrow(g, 1, at, n))));
+        same("batch_norm", weft_narrow(weft_detach(y), 1, at, n), weft_detach(few));
+        for (int i = 0; i < 3; i++) {
+            same("its gradients", weft_narrow(weft_grad(all[i]), i == 0, at, n),
+                 weft_grad(part[i]));
+        }
+        weft_scope_end(inner);
+    }
+    weft_scope_end(s);
 }
 
 Test(api_nn, batch_norm_of_few_and_no_values)
