@@ -149,6 +149,22 @@ __attribute__((always_inline)) static inline void ask_at(const char *p, int64_t 
         __builtin_prefetch(p + i);
 }
 
+/* Pieces of rows with gaps between them (a slice of each), and of columns, are nothing that a processor looks ahead by: asks for those of
+ * the next block, of which there are as many behind these but at the end of an axis. */
+static void ask_for_rows(const wf_block *b, int o, int64_t esize)
+{
+    enum { LINE = 64 };
+    const int64_t row = b->row[o] * esize, col = b->col[o] * esize;
+    if (row == esize && col > esize) { /* turned: a line holds several blocks */
+        for (int64_t j = 0; j < b->cols; j++)
+            __builtin_prefetch(b->ptr[o] + j * col + LINE);
+    } else if (col == esize && row > b->cols * esize) {
+        for (int64_t i = b->rows; i < 2 * b->rows; i++)
+            ask_at(b->ptr[o] + i * row, b->cols * esize);
+    }
+    __asm__ volatile(""); /* gcc leaves out calls of functions that only ask for memory */
+}
+
 /* Source k of the block as a contiguous tile of its wanted type; sets its bit in bcast if one element
  * stands for all. */
 static const void *load(chunk *c, const wf_block *b, int k, unsigned *bcast)
@@ -177,6 +193,8 @@ static const void *load(chunk *c, const wf_block *b, int k, unsigned *bcast)
         wf_look_ahead(b->ptr[o], n * r->w->op[o].esize);
     if (packed && same)
         return b->ptr[o];
+    if (!packed && (r->stream || r->past || r->ahead))
+        ask_for_rows(b, o, r->w->op[o].esize);
     if (c->held[k] == b->ptr[o] && c->held_rows[k] == b->rows && c->held_cols[k] == b->cols)
         return tile;
     c->held[k] = b->ptr[o];
