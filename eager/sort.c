@@ -32,17 +32,6 @@ typedef struct sort_args {
 } sort_args;
 
 /* -- keys ------------------------------------------------------------------------------------------ */
-static inline uint32_t key_of_f32(uint32_t u)
-{
-    if ((u & 0x7FFFFFFFu) > 0x7F800000u) {
-        return UINT32_MAX;
-    }
-    if (u == 0x80000000u) {
-        u = 0;
-    }
-    return u & 0x80000000u ? ~u : u | 0x80000000u;
-}
-
 static inline uint64_t key_of_f64(uint64_t u)
 {
     if ((u & INT64_MAX) > 0x7FF0000000000000u) {
@@ -54,42 +43,16 @@ static inline uint64_t key_of_f64(uint64_t u)
     return u & 0x8000000000000000u ? ~u : u | 0x8000000000000000u;
 }
 
-static inline uint32_t key32(int dt, const void *p)
+/* Of halves: 16 bits, from `inf` on NaN. Without branches, which loops do by vectors. */
+static inline uint32_t key_of_half(uint16_t u, uint16_t inf)
 {
-    uint8_t b;
-    uint16_t h;
-    uint32_t w;
-    switch (dt) {
-    case WEFT_BOOL:
-    case WEFT_U8:
-        memcpy(&b, p, 1);
-        return b;
-    case WEFT_I8:
-        memcpy(&b, p, 1);
-        return b ^ 0x80u;
-    case WEFT_I16:
-        memcpy(&h, p, 2);
-        return h ^ 0x8000u;
-    case WEFT_BF16:
-        memcpy(&h, p, 2);
-        return key_of_f32((uint32_t)h << 16);
-    case WEFT_F16: {
-        memcpy(&h, p, 2);
-        float f = wf_f32_of_f16(h);
-        memcpy(&w, &f, 4);
-        return key_of_f32(w);
-    }
-    case WEFT_I32:
-        memcpy(&w, p, 4);
-        return w ^ 0x80000000u;
-    default:
-        memcpy(&w, p, 4);
-        return key_of_f32(w);
-    }
+    const uint16_t w = u == 0x8000u ? 0 : u;
+    const uint16_t order = w ^ (uint16_t)((int16_t)w >> 15 | 0x8000);
+    return (u & 0x7FFFu) > inf ? UINT16_MAX : order;
 }
+enum { INF_F16 = 0x7C00, INF_BF16 = 0x7F80 };
 
-/* key_of_f32 without branches, which loops do by vectors. */
-static inline uint32_t key_in_line(uint32_t u)
+static inline uint32_t key_of_f32(uint32_t u)
 {
     const uint32_t w = u == 0x80000000u ? 0 : u;
     const uint32_t order = w ^ ((uint32_t)((int32_t)w >> 31) | 0x80000000u);
@@ -99,42 +62,56 @@ static inline uint32_t key_in_line(uint32_t u)
 /* Those of n values, `step` bytes apart. */
 static void keys32(int dt, const char *in, int64_t step, int64_t n, uint32_t flip, uint32_t *key)
 {
-    if (dt == WEFT_F32 && step == sizeof(float)) {
-        for (int64_t i = 0; i < n; i++) {
-            uint32_t u;
-            memcpy(&u, in + 4 * i, sizeof u);
-            key[i] = key_in_line(u) ^ flip;
+#define KEYS(type, of_v)                                                                           \
+    for (int64_t i = 0; i < n; i++) {                                                              \
+        type v;                                                                                    \
+        memcpy(&v, in + i * step, sizeof v);                                                       \
+        key[i] = (uint32_t)(of_v) ^ flip;                                                          \
+    }                                                                                              \
+    return
+    const uint32_t sign = 1u << (8 * wf_dtype_size(dt) - 1);
+    const uint16_t inf = dt == WEFT_F16 ? INF_F16 : INF_BF16;
+    switch (dt) {
+    case WEFT_BOOL:
+    case WEFT_U8:
+        KEYS(uint8_t, v);
+    case WEFT_I8:
+        KEYS(uint8_t, v ^ sign);
+    case WEFT_I16:
+        KEYS(uint16_t, v ^ sign);
+    case WEFT_I32:
+        KEYS(uint32_t, v ^ sign);
+    case WEFT_BF16:
+    case WEFT_F16:
+        KEYS(uint16_t, key_of_half(v, inf));
+    default:
+        if (step == sizeof(float)) { /* by vectors */
+            step = sizeof(float);
+            KEYS(uint32_t, key_of_f32(v));
         }
-        return;
+        KEYS(uint32_t, key_of_f32(v));
     }
-    if (dt == WEFT_BF16 && step == sizeof(uint16_t)) {
-        for (int64_t i = 0; i < n; i++) {
-            uint16_t h;
-            memcpy(&h, in + 2 * i, sizeof h);
-            key[i] = key_in_line((uint32_t)h << 16) ^ flip;
-        }
-        return;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        key[i] = key32(dt, in + i * step) ^ flip;
-    }
+#undef KEYS
 }
 
 static inline uint64_t key64(int dt, const void *p)
 {
     if (wf_dtype_size(dt) <= 4) {
-        return key32(dt, p);
+        uint32_t key;
+        keys32(dt, p, 0, 1, 0, &key);
+        return key;
     }
     uint64_t u;
     memcpy(&u, p, 8);
     return dt == WEFT_I64 ? u ^ 0x8000000000000000u : key_of_f64(u);
 }
 
+enum { MANY = 4096 /* keys that are counted in two tables */ };
 enum { SCAN = 32 /* keys that are looked at together for one to keep */ };
 
 /* -- sorting pairs --------------------------------------------------------------------------------- */
-/* Insertion for short rows; else byte-wise radix from the lowest byte, skipping bytes that all keys
- * share. The sorted pairs are in the returned one of the two buffers. */
+/* Insertion for short rows; else byte-wise radix from the lowest byte, of what keys are above the least of them: numbers of few
+ * values have few bytes, whatever their signs. The sorted pairs are in the returned one of the two buffers. */
 #define SORT_PAIRS(pair, key_type, bytes)                                                          \
     static void insert_##pair(pair *p, int64_t n)                                                  \
     {                                                                                              \
@@ -147,40 +124,52 @@ enum { SCAN = 32 /* keys that are looked at together for one to keep */ };
             p[j] = x;                                                                              \
         }                                                                                          \
     }                                                                                              \
-    static pair *radix_##pair(pair *p, pair *other, int64_t n)                                     \
+    static pair *radix_##pair(pair *p, pair *other, const key_type *key, int64_t n)                \
     {                                                                                              \
-        int64_t count[bytes][256] = {{0}};                                                         \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            for (int b = 0; b < bytes; b++) {                                                      \
-                count[b][(p[i].key >> (8 * b)) & 0xFF]++;                                          \
+        const int odd = n >= MANY;                                                                 \
+        int64_t count[bytes][256];                                                                 \
+        key_type least = key[0], most = key[0];                                                    \
+        for (int64_t i = 1; i < n; i++) {                                                          \
+            least = key[i] < least ? key[i] : least;                                               \
+            most = key[i] > most ? key[i] : most;                                                  \
+        }                                                                                          \
+        most -= least;                                                                             \
+        const bool all = most >> (8 * bytes - 8); /* bytes are looked at together */               \
+        memset(count, 0, sizeof count);                                                            \
+        for (int64_t i = 0; all && i < n; i++) {                                                   \
+            _Pragma("GCC unroll 8") for (int b = 0; b < bytes; b++)                                \
+            {                                                                                      \
+                count[b][((key[i] - least) >> (8 * b)) & 0xFF]++;                                  \
             }                                                                                      \
         }                                                                                          \
-        for (int b = 0; b < bytes; b++) {                                                          \
-            int64_t at = 0;                                                                        \
-            if (count[b][(p[0].key >> (8 * b)) & 0xFF] == n) {                                     \
-                continue;                                                                          \
+        for (int shift = 0; shift == 0 || (shift < 8 * bytes && most >> shift); shift += 8) {      \
+            int64_t *const to = count[all ? shift / 8 : 0], at = 0;                                \
+            if (!all) { /* every other one in a table of its own: equal bytes wait */              \
+                memset(count, 0, 2 * sizeof *count);                                               \
+                for (int64_t i = 0; i < n; i++) {                                                  \
+                    count[i & odd][((key[i] - least) >> shift) & 0xFF]++;                          \
+                }                                                                                  \
             }                                                                                      \
             for (int v = 0; v < 256; v++) {                                                        \
-                int64_t c = count[b][v];                                                           \
-                count[b][v] = at;                                                                  \
+                const int64_t c = to[v] + (all ? 0 : count[1][v]);                                 \
+                to[v] = at;                                                                        \
                 at += c;                                                                           \
             }                                                                                      \
+            if (shift == 0) {                                                                      \
+                for (int64_t i = 0; i < n; i++) {                                                  \
+                    const key_type k = key[i] - least;                                             \
+                    p[to[k & 0xFF]++] = (pair){.key = k, .at = (key_type)i};                       \
+                }                                                                                  \
+                continue;                                                                          \
+            }                                                                                      \
             for (int64_t i = 0; i < n; i++) {                                                      \
-                other[count[b][(p[i].key >> (8 * b)) & 0xFF]++] = p[i];                            \
+                other[to[(p[i].key >> shift) & 0xFF]++] = p[i];                                    \
             }                                                                                      \
             pair *t = p;                                                                           \
             p = other;                                                                             \
             other = t;                                                                             \
         }                                                                                          \
         return p;                                                                                  \
-    }                                                                                              \
-    static pair *sort_##pair(pair *p, pair *other, int64_t n)                                      \
-    {                                                                                              \
-        if (n <= 48) {                                                                             \
-            insert_##pair(p, n);                                                                   \
-            return p;                                                                              \
-        }                                                                                          \
-        return radix_##pair(p, other, n);                                                          \
     }                                                                                              \
     /* The k smallest by (key, position) to the front: a heap whose root is the largest kept. */   \
     static inline bool less_##pair(pair a, pair b)                                                 \
@@ -241,10 +230,14 @@ enum { SCAN = 32 /* keys that are looked at together for one to keep */ };
             keep_##pair(p, key, n, k);                                                             \
             return p;                                                                              \
         }                                                                                          \
+        if (n > 48) {                                                                              \
+            return radix_##pair(p, other, key, n);                                                 \
+        }                                                                                          \
         for (int64_t i = 0; i < n; i++) {                                                          \
             p[i] = (pair){.key = key[i], .at = (key_type)i};                                       \
         }                                                                                          \
-        return sort_##pair(p, other, n);                                                           \
+        insert_##pair(p, n);                                                                       \
+        return p;                                                                                  \
     }
 SORT_PAIRS(pair32, uint32_t, 4)
 SORT_PAIRS(pair64, uint64_t, 8)

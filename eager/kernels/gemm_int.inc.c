@@ -21,12 +21,14 @@ static void four_rows(const uint64_t *a, int64_t a_rs, int64_t a_cs, const uint6
     wf_vec_i64 sum[ROWS][4] = {{{0}}};
     for (int64_t p = 0; p < k; p++, a += a_cs, b += b_rs) {
         wf_vec_i64 of[4];
-        memcpy(of, b, sizeof of);
+        WF_UNROLL for (int j = 0; j < 4; j++) of[j] =
+            *(const wf_mem_i64 *)(const void *)(b + j * 8);
         WF_UNROLL for (int r = 0; r < ROWS; r++) WF_UNROLL for (int j = 0; j < 4; j++) sum[r][j] +=
             a[r * a_rs] * of[j];
     }
-    for (int r = 0; r < ROWS; r++)
-        memcpy(c + r * c_rs, sum[r], sizeof sum[r]);
+    WF_UNROLL for (int r = 0; r < ROWS; r++) /* not by memcpy: sums would live in memory */
+        WF_UNROLL for (int j = 0; j < 4; j++) *
+        (wf_mem_i64 *)(void *)(c + r * c_rs + j * 8) = (wf_mem_i64)sum[r][j];
 }
 #define FOUR_rows_64(...) four_rows(__VA_ARGS__)
 #define AT_ONCE_rows_64 ROWS

@@ -414,6 +414,69 @@ Test(index, sort_and_topk)
     drop(&wide);
 }
 
+/* The whole order of a long line: each value once, in order, and of equal ones the earlier first. */
+static void check_line(const tensor *x, bool descending)
+{
+    tensor dst[2];
+    must_run(wf_exec_sort, WF_OP_SORT, &(wf_attr){INTS(0), .flags = descending}, 1, x, dst);
+    const int64_t n = x->v.dims[0], *at = dst[1].v.data;
+    const int64_t size = (int64_t)wf_dtype_size(x->v.dtype);
+    const int dt = x->v.dtype;
+    char *seen = calloc((size_t)n, 1);
+    for (int64_t i = 0; i < n; i++) {
+        const char *p = (const char *)x->v.data + at[i] * size;
+        cr_assert(at[i] >= 0 && at[i] < n && !seen[at[i]]++, "position %d", (int)at[i]);
+        cr_assert(memcmp((const char *)dst[0].v.data + i * size, p, (size_t)size) == 0);
+        if (i == 0)
+            continue;
+        const char *q = (const char *)x->v.data + at[i - 1] * size;
+        int64_t a = 0, b = 0; /* of i64 a double is not enough */
+        double u = load(q, dt), v = load(p, dt);
+        if (dt == WEFT_I64) {
+            memcpy(&a, q, 8), memcpy(&b, p, 8);
+            u = a > b, v = a < b;
+        }
+        cr_assert(!(descending ? before(u, v) : before(v, u)), "%s at %d", wf_dtype_name(dt),
+                  (int)i);
+        cr_assert(before(u, v) || before(v, u) || at[i - 1] < at[i], "%s: equal ones at %d",
+                  wf_dtype_name(dt), (int)i);
+    }
+    free(seen);
+    drop(&dst[0]);
+    drop(&dst[1]);
+}
+
+/* Keys of any number of bytes above the least of them, of one table and of two; every half. */
+Test(index, sorts_of_every_range)
+{
+    static const int types[] = {WEFT_I64, WEFT_I32, WEFT_I16, WEFT_U8, WEFT_F16, WEFT_BF16};
+    for (int t = 0; t < (int)(sizeof types / sizeof *types); t++) {
+        const int bits = 8 * (int)wf_dtype_size(types[t]);
+        for (int range = 0; range <= bits; range += 4)
+            for (int64_t n = 60; n < 7000; n += 6013) {
+                tensor x = make1(types[t], n);
+                const uint64_t from = (uint64_t)between(INT64_MIN / 2, INT64_MAX / 2);
+                for (int64_t i = 0; i < n; i++) {
+                    const uint64_t v = from + ((uint64_t)between(0, INT64_MAX) &
+                                               (((uint64_t)1 << range % 64) - 1));
+                    const uint64_t far = range == bits && i % 3 ? ~v : v;
+                    memcpy((char *)x.v.data + i * (bits / 8), &far, (size_t)bits / 8);
+                }
+                check_line(&x, n & 1);
+                check_line(&x, range & 4);
+                drop(&x);
+            }
+    }
+    for (int t = 4; t < 6; t++) {
+        tensor all = make1(types[t], 1 << 16);
+        for (int i = 0; i < 1 << 16; i++)
+            ((uint16_t *)all.v.data)[i] = (uint16_t)(i * 40503);
+        check_line(&all, false);
+        check_line(&all, true);
+        drop(&all);
+    }
+}
+
 Test(index, thread_counts)
 {
     const int64_t dims[2] = {700, 130};
