@@ -822,12 +822,12 @@ static int no_terms(const wf_gemm_desc *d)
 }
 
 /* Sums of one term are a * b + 0, rounded once. Elementwise that is quicker where tiles are mostly empty, as of a number times a
- * vector, and of f16, which tiles widen first. */
-enum { ONE_TERM = 1 << 10 /* results */, THIN = 8 /* rows or columns */ };
+ * vector, of f16, which tiles widen first, and where results go past the caches. */
+enum { ONE_TERM = 1 << 10, LARGE = 1 << 19 /* results */, THIN = 8 /* rows or columns */ };
 static bool is_one_term(const wf_gemm_desc *d)
 {
     return d->k == 1 && !d->bias && d->batch * d->m * d->n >= ONE_TERM &&
-           (d->m < THIN || d->n < THIN || d->dtype == WEFT_F16);
+           (d->m < THIN || d->n < THIN || d->dtype == WEFT_F16 || d->m * d->n >= LARGE);
 }
 static int one_term(const wf_gemm_desc *d)
 {

@@ -930,8 +930,9 @@ Test(gemm, sums_of_one_term)
     static const struct {
         int64_t batch, m, n;
         unsigned mode;
-    } cases[] = {{1, 1, 5003, 0}, {1, 5003, 1, 0},  {2, 3, 700, 64 + 8}, {3, 700, 7, 64 + 16},
-                 {2, 1, 900, 32}, {1, 40, 101, 64}, {2, 33, 65, 4 + 8},  {1, 9, 30, 0}};
+    } cases[] = {{1, 1, 5003, 0},      {1, 5003, 1, 0}, {2, 3, 700, 64 + 8},
+                 {3, 700, 7, 64 + 16}, {2, 1, 900, 32}, {1, 40, 101, 64},
+                 {2, 33, 65, 4 + 8},   {1, 9, 30, 0},   {1, 800, 701, 8}};
     static const double rare[] = {-0.0, 0, INFINITY, NAN, 0x1p-14, -0x1p-20, 1};
     wf_gemm_set_backend(WF_GEMM_AUTO);
     for (size_t t = 0; t < sizeof float_types / sizeof *float_types; t++)
