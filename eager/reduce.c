@@ -24,6 +24,7 @@
 
 enum {
     NARROW_BYTES = 512,   /* rows up to this many bytes go the narrow way */
+    COMPARED_BYTES = 128, /* not those of integers of as many that are compared as they lie */
     WIDE_BYTES = 4096,    /* bytes of a tile's row: long enough to stream, levels fit in L1 */
     FLAT_BYTES = 8 << 20, /* of all rows that the last cache may hold: eight at a time will do, */
     FLAT_COLUMNS = 16,    /* where their columns are whole pairs of registers */
@@ -1296,7 +1297,9 @@ int wf_red_run(const wf_red_job *job)
         e.span = NULL;
     }
     e.columns = g->kd[g->nk - 1];
-    const bool narrow = e.columns * (int64_t)e.k->size <= NARROW_BYTES &&
+    const bool compared =
+        e.larger && !e.apart && e.columns * (int64_t)wf_dtype_size(job->x->dtype) >= COMPARED_BYTES;
+    const bool narrow = e.columns * (int64_t)e.k->size <= NARROW_BYTES && !compared &&
                         (e.sum == NULL || e.apart || g->nr > 1 || e.columns < WF_LANES);
     e.sum = e.apart && narrow ? NULL : e.sum;
     return run_outer(&e, narrow);
