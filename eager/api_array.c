@@ -231,6 +231,13 @@ static void halves(int rank, const int64_t *dims, int axis, int64_t *outer, int6
     }
 }
 
+/* t, which views of x made, on memory of its own: where nothing or an axis of extent 1 was repeated they made no copy. */
+static weft_tensor in_own_memory(weft_tensor x, weft_tensor t)
+{
+    const bool view = t.slot != 0 && !wf_is_scalar(x) && weft_shares_memory(x, t);
+    return view ? wf_op1(WF_OP_COPY, NULL, t) : t;
+}
+
 weft_tensor(weft_tile)(weft_tensor x, weft_shape reps)
 {
     wf_arg a;
@@ -246,7 +253,6 @@ weft_tensor(weft_tile)(weft_tensor x, weft_shape reps)
     WF_CALLED(w, "tile", x);
     weft_scope sc = weft_scope_begin();
     weft_tensor t = rank == a.type.rank ? x : wf_api_reshape(x, rank, dims);
-    bool copied = false;
     for (int k = 0; k < reps.n; k++) {
         int axis = rank - (int)reps.n + k;
         int64_t outer, inner;
@@ -260,11 +266,9 @@ weft_tensor(weft_tile)(weft_tensor x, weft_shape reps)
             halves(rank, dims, axis, &outer, &inner);
             dims[axis] *= reps.v[k];
             t = repeat_at(t, outer, reps.v[k], inner, rank, dims);
-            copied = true;
         }
     }
-    t = copied ? t : wf_op1(WF_OP_COPY, NULL, t);
-    return wf_called_end(&w, weft_scope_return(sc, t));
+    return wf_called_end(&w, weft_scope_return(sc, in_own_memory(x, t)));
 }
 
 weft_tensor(weft_repeat)(weft_tensor x, int64_t n, int axis)
@@ -285,8 +289,7 @@ weft_tensor(weft_repeat)(weft_tensor x, int64_t n, int axis)
     WF_CALLED(w, "repeat", x);
     weft_scope sc = weft_scope_begin();
     weft_tensor t = repeat_at(x, outer, n, inner, a.type.rank, a.type.dims);
-    t = n == 1 ? wf_op1(WF_OP_COPY, NULL, t) : t;
-    return wf_called_end(&w, weft_scope_return(sc, t));
+    return wf_called_end(&w, weft_scope_return(sc, in_own_memory(x, t)));
 }
 
 /* -- indexing -------------------------------------------------------------------------------------------------- */

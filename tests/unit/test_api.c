@@ -476,6 +476,50 @@ Test(api, in_place)
 
 /* -- movement, indexing, creation, reductions ---------------------------------------------------------------- */
 
+/* What weft/ops_array.h calls a copy is one where there is nothing to do, too, and can be written to. */
+Test(api, copies_have_memory_of_their_own)
+{
+    weft_scope sc = weft_scope_begin();
+    weft_tensor x = weft_arange(0, 3, 1, WEFT_F32), column = weft_reshape(x, weft_shape(3, 1));
+    const weft_tensor no_more = weft_zeros(weft_shape(0), WEFT_F32);
+    const weft_tensor all = weft_ones(weft_shape(3), WEFT_BOOL);
+    for (int traced = 0; traced < 2; traced++) {
+        weft_jit *j = weft_jit_trace(NULL, NULL, .always_record = true);
+        cr_assert_eq(traced ? weft_jit_begin(j) : WEFT_OK, WEFT_OK);
+        const weft_tensor copy[] = {
+            weft_repeat(column, 2, 1),
+            weft_repeat(column, 1, 0),
+            weft_repeat(weft_slice(x, 0, 0, 1, 1), 4, 0),
+            weft_tile(column, weft_shape(1, 2)),
+            weft_tile(column, weft_shape(2, 1, 1)),
+            weft_tile(x, weft_shape(1)),
+            weft_tile(x, weft_shape()),
+            weft_pad(x, weft_shape(0), weft_shape(0), 0),
+            weft_pad_mode(x, weft_shape(0), weft_shape(0), WEFT_PAD_CIRCULAR),
+            weft_roll(x, weft_shape(0), weft_axes(0)),
+            weft_roll(x, weft_shape(3), weft_axes(0)),
+            weft_concat(WEFT_LIST(x), 0),
+            weft_concat(WEFT_LIST(x, no_more), 0),
+            weft_stack(WEFT_LIST(x), 0),
+            weft_tril(column, 0),
+            weft_triu(column, -2),
+            weft_masked_select(x, all),
+            weft_sum(x, WEFT_NO_AXES),
+            weft_max(column, weft_axes(1)),
+            weft_scatter_add(x, 0, weft_zeros(weft_shape(0), WEFT_I64), no_more),
+        };
+        for (int k = 0; k < (int)(sizeof copy / sizeof *copy); k++) {
+            cr_expect(weft_ok(copy[k]), "%d: %s", k, weft_error_text(copy[k]));
+            cr_expect(!weft_shares_memory(x, copy[k]), "%d is a view", k);
+            cr_expect_eq(weft_zero_(copy[k]), WEFT_OK, "%d: %s", k, weft_last_error());
+        }
+        cr_assert_eq(traced ? weft_jit_end(j) : WEFT_OK, WEFT_OK, "%s", weft_last_error());
+        SAME(x, 0, 1, 2);
+        weft_jit_free(j);
+    }
+    weft_scope_end(sc);
+}
+
 Test(api, movement_and_indexing)
 {
     weft_tensor x = iota(weft_shape(2, 3), WEFT_I32), h = weft_ones(weft_shape(1, 3), WEFT_F16);
