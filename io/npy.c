@@ -116,9 +116,11 @@ static const char *parse_descr(cursor *c, header *h)
     if (text[0] == '|' && text[1] == 'O') {
         return "the array holds pickled objects";
     }
-    char order = text[0];
+    /* without an order it is the machine's, as numpy.dtype takes it; NumPy itself always writes one */
+    const bool bare = text[0] == '\0' || !strchr("<>=|", text[0]);
+    const char order = bare ? '=' : text[0], *code = bare ? text : text + 1;
     for (int d = WEFT_BOOL; d < WEFT_DTYPE_COUNT; d++) {
-        if (codes[d] && text[0] && strcmp(codes[d] + 1, text + 1) == 0 &&
+        if (codes[d] && strcmp(codes[d] + 1, code) == 0 &&
             (order == '<' || order == '>' || order == '=' ||
              (order == '|' && weft_dtype_size((weft_dtype)d) == 1))) {
             h->dtype = (weft_dtype)d;

@@ -105,6 +105,10 @@ static bool reserve(void **array, int n, int *cap, size_t size)
 
 static bool parse_metadata(weft_safetensors *f, wf_json *j)
 {
+    if (wf_json_peek(j) == 'n' && j->end - j->p >= 4 && memcmp(j->p, "null", 4) == 0) {
+        j->p += 4; /* none, as the reference takes it */
+        return true;
+    }
     if (!wf_json_take(j, '{', "__metadata__ is not an object")) {
         return false;
     }

@@ -262,6 +262,20 @@ Test(npy, malformed)
     cr_assert(weft_ok(decode("{'descr':'<f4','fortran_order':False,'shape':(2,)}", 8)));
     cr_assert(
         weft_ok(decode("{\"shape\": (), \"descr\": \"=i2\", \"fortran_order\": True,}\n", 2)));
+    /* without a byte order it is this machine's */
+    static const struct {
+        const char *descr;
+        weft_dtype dtype;
+        size_t n;
+    } bare[] = {
+        {"f4", WEFT_F32, 8}, {"u1", WEFT_U8, 2}, {"b1", WEFT_BOOL, 2}, {"i8", WEFT_I64, 16}};
+    for (size_t i = 0; i < sizeof bare / sizeof *bare; i++) {
+        char literal[96];
+        snprintf(literal, sizeof literal, "{'descr':'%s','fortran_order':False,'shape':(2,)}",
+                 bare[i].descr);
+        cr_expect_eq(weft_dtype_of(decode(literal, bare[i].n)), bare[i].dtype, "%s: %s", literal,
+                     weft_last_error());
+    }
     static const struct {
         const char *literal;
         size_t n;
@@ -277,6 +291,10 @@ Test(npy, malformed)
         {"{'descr':'<f4','fortran_order':False,'shape':(2,),'x':1}", 8},
         {"{'descr':'<f4','fortran_order':0,'shape':(2,)}", 8},
         {"{'descr':'<f3','fortran_order':False,'shape':(2,)}", 6},
+        {"{'descr':'','fortran_order':False,'shape':(2,)}", 8},
+        {"{'descr':'<','fortran_order':False,'shape':(2,)}", 8},
+        {"{'descr':'4','fortran_order':False,'shape':(2,)}", 8},
+        {"{'descr':'|f4','fortran_order':False,'shape':(2,)}", 8},
         {"{'descr':'|O','fortran_order':False,'shape':(2,)}", 16},
         {"{'descr':[('a','<f4')],'fortran_order':False,'shape':(2,)}", 8},
         {"{'descr':'<f4','fortran_order':False,'shape':(2,)} x", 8},

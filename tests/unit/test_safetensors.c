@@ -162,6 +162,8 @@ Test(safetensors, refuses_malformed_headers)
         {"{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\"}}", 0, "twice"},
         {"{\"a\":{\"x\":1}}", 0, "other than"},
         {"{\"__metadata__\":{\"a\":1}}", 0, "string"},
+        {"{\"__metadata__\":nul}", 0, "not an object"},
+        {"{\"__metadata__\":nullx}", 0, "comma"},
         {"{\"__metadata__\":{},\"__metadata__\":{}}", 0, "twice"},
         {"{\"__metadata__\":{\"a\":\"\",\"a\":\"\"}}", 0, "same key"},
         {T("F99", "1", "0,4"), 4, "dtype"},
@@ -207,11 +209,15 @@ Test(safetensors, refuses_malformed_headers)
 Test(safetensors, accepts_what_the_reference_accepts)
 {
     static const char *const headers[] = {
-        "{}", "{ }   ", "{\"__metadata__\":{}}",
+        "{}",
+        "{ }   ",
+        "{\"__metadata__\":{}}",
         "{ \"a\" : { \"shape\" : [ ] , \"data_offsets\":[0,0\n]\t,"
         "\"dtype\":\"F32\"}}",
         "{\"\\u00e9\\ud83d\\ude00\\/\":{\"dtype\":\"F32\",\"shape\":[0,9],"
-        "\"data_offsets\":[0,0]}}"};
+        "\"data_offsets\":[0,0]}}",
+        "{\"__metadata__\": null , \"a\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}}",
+        "{\"__metadata__\":null}"};
     for (size_t i = 0; i < sizeof headers / sizeof *headers; i++) {
         size_t size;
         char *data = make_file(headers[i], 0, &size);
