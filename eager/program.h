@@ -165,10 +165,12 @@ int wf_program_verify(const wf_program *p, wf_why *why);
  * broadcast), of the types that the inputs were declared with; scalars: nscalar pointers to one element
  * each. Bit i of axes: axis i of the dims is reduced; row-major order over these axes is the order of
  * elements. ROW views have the full dims and stride 0 along reduced axes. */
+enum { WF_PROGRAM_CHECKED = 2 };
 typedef struct wf_program_checked {
     wf_op op;
-    const char *site; /* NULL: unknown */
-    int64_t bound;    /* of the index */
+    const wf_type *of[WF_PROGRAM_CHECKED]; /* its operands; NULL: no more */
+    const char *site;                      /* NULL: unknown */
+    int64_t bound;                         /* of the index */
 } wf_program_checked;
 typedef struct wf_program_args {
     const wf_view *dst, *src;

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/cuda/runtime.h"
 #include "eager/device.h"
 #include "eager/pool.h"
 
@@ -433,10 +434,12 @@ int wf_capture_run(wf_capture *c, const wf_fn *fn, wf_storage *const *source, co
     *launched = false;
     pthread_mutex_lock(&c->lock);
     int rc = renew(c, fn, why);
+    wf_cuda_op_hold(true); /* what is copied out is as good as what the launch made */
     rc = rc ? rc : copy_in(c, source, shift, why);
     rc = rc ? rc : c->api->launch(c->graph, why);
     *launched = rc == 0;
     rc = rc ? rc : copy_out(c, source, shift, made, why);
+    wf_cuda_op_hold(false);
     pthread_mutex_unlock(&c->lock);
     return rc;
 }

@@ -12,6 +12,7 @@
  *
  * Invariant: the decision only goes from undecided to one of the two, once.
  */
+#include "eager/cuda/runtime.h"
 #include "eager/env.h"
 #include "eager/profile.h"
 #include "jit/passes/pass.h"
@@ -136,7 +137,13 @@ static int run_chosen(wf_plan *p, wf_plan_args *a, wf_why *why)
 int wf_plan_run(wf_plan *p, wf_plan_args *a, wf_why *why)
 {
     int64_t start = wf_prof_start();
+    if (a->device) {
+        wf_cuda_op_hold(true);
+    }
     int rc = run_chosen(p, a, why);
+    if (a->device) {
+        wf_cuda_op_hold(false);
+    }
     if (start) {
         wf_prof_end(start, &(wf_prof_span){WEFT_PROFILE_RUN, .name = p->fn->name});
         wf_prof_memory();

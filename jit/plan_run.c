@@ -274,9 +274,13 @@ static void say_checks(run *r, const wf_plan_step *s, wf_program_args *a)
 {
     for (uint32_t i = 0; i < s->ncheck && i < CHECKS; i++) {
         const wf_plan_check *c = &r->p->checks[s->check + i];
-        r->checked[i] = (wf_program_checked){.op = (wf_op)r->p->fn->ins[c->ins].op,
+        const wf_ins *ins = &r->p->fn->ins[c->ins];
+        r->checked[i] = (wf_program_checked){.op = (wf_op)ins->op,
                                              .site = wf_plan_site(r->p, r->a->fn, c->ins),
                                              .bound = c->classes};
+        for (int k = 0; k < WF_PROGRAM_CHECKED && k < ins->nsrc; k++) {
+            r->checked[i].of[k] = wf_fn_type(r->p->fn, wf_ins_src(r->p->fn, ins)[k]);
+        }
     }
     a->checked = s->ncheck <= CHECKS ? r->checked : NULL;
 }

@@ -184,6 +184,9 @@ bool wf_cuda_words_failed(wf_cuda_device *d, const wf_cuda_stream *s, uint64_t n
  * it is of is not over, then both are wrong if one is: of scatter_add_ the copy into the target, of nll_loss the mean. */
 void wf_cuda_words_follow(const wf_cuda_stream *from, uint64_t number, const wf_cuda_stream *s,
                           uint64_t op);
+/* Lock held: g, which has words, is about to be launched on s as op `op`, or (queued) has been. */
+void wf_cuda_words_launch(wf_cuda_device *d, const wf_cuda_graph *g, const wf_cuda_stream *s,
+                          uint64_t op, bool queued);
 /* Some op of some device did. */
 extern _Atomic bool wf_cuda_any_failed;
 /* After a wait for s that began when s had queued `work` pieces (NULL: for something else): an error that kernels

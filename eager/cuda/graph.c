@@ -234,6 +234,9 @@ static int order_launch(wf_cuda_graph *g, wf_cuda_stream *s, wf_why *why)
     }
     g->last = s;
     g->last_op = op;
+    if (g->checks && !code) {
+        wf_cuda_words_launch(d, g, s, op, false);
+    }
     pthread_mutex_unlock(&d->lock);
     return code;
 }
@@ -260,6 +263,11 @@ int wf_cuda_graph_launch(wf_cuda_graph *g, wf_why *why)
                 : wf_cuda_check(d, wf_cu->graph_launch(g->exec, s->handle), "cuGraphLaunch", why);
     if (!code) {
         wf_cuda_launched(s, "captured graph");
+    }
+    if (g->checks) {
+        pthread_mutex_lock(&d->lock);
+        wf_cuda_words_launch(d, g, s, g->last_op, true);
+        pthread_mutex_unlock(&d->lock);
     }
     return code;
 }

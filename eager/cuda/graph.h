@@ -34,6 +34,7 @@ struct wf_cuda_graph {
     wf_cuda_mark *marks;
     int n_marks, mark_room, at; /* at: the one whose call comes next, while they are made again */
     bool marking;
+    bool checks;   /* some kernel has an error word */
     wf_why failed; /* the first thing that was refused; code 0: none */
 };
 

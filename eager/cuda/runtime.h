@@ -22,6 +22,7 @@
 
 #include "eager/alloc.h"
 #include "eager/report.h"
+#include "eager/view.h"
 #include "jit/ir/op.h"
 
 /* -- devices ---------------------------------------------------------------------------------------- */
@@ -185,10 +186,13 @@ bool wf_cuda_capturing(int ordinal);
 /* -- errors found by kernels ------------------------------------------------------------------------ */
 
 /* *device_address := an i64 that is -1, for one launch that checks data: the kernel stores a bad index
- * there. The next wait (download, synchronize) then returns WEFT_EINDEX naming op, index, bound, site.
- * site must outlive it (NULL: unknown). */
+ * there. The next wait (download, synchronize) then returns WEFT_EINDEX naming op, index, bound, site and the types of the n
+ * operands. site must outlive it (NULL: unknown). */
 int wf_cuda_error_word(int ordinal, wf_op op, const char *site, int64_t bound,
-                       void **device_address, wf_why *why);
+                       const wf_view *operand, int n, void **device_address, wf_why *why);
+/* What this thread does until it is let go is one op of its stream: what it writes has no value if one of its kernels meets a bad
+ * index. Nests. */
+void wf_cuda_op_hold(bool on);
 /* The op that asked for words without a site last, on this thread, stands there. */
 void wf_cuda_sited(const char *site);
 

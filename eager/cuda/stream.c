@@ -25,9 +25,11 @@ typedef struct streams_here {
         uint32_t generation;
         uint64_t op; /* prepared, or queued last */
         bool has_work;
+        bool held; /* goes on whatever work it has */
     } own[WF_CUDA_DEVICES];
 } streams_here;
 static _Thread_local streams_here *here;
+static _Thread_local int holds; /* wf_cuda_op_hold */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t at_end;
 static bool has_end;
@@ -230,7 +232,7 @@ static bool is_own(const wf_cuda_stream *s)
 uint64_t wf_cuda_op_begin(wf_cuda_stream *s)
 {
     int i = s->device->ordinal;
-    if (!is_own(s) || here->own[i].has_work) {
+    if (!is_own(s) || (here->own[i].has_work && !here->own[i].held)) {
         wf_cuda_words_close_op(s->device);
         uint64_t op = ++s->op;
         wf_cuda_op *at = &s->ops[op % WF_CUDA_OPS];
@@ -243,8 +245,19 @@ uint64_t wf_cuda_op_begin(wf_cuda_stream *s)
         here->own[i].generation = s->device->generation;
         here->own[i].op = op;
         here->own[i].has_work = false;
+        here->own[i].held = holds > 0;
     }
     return here->own[i].op;
+}
+
+void wf_cuda_op_hold(bool on)
+{
+    holds += on ? 1 : -1;
+    for (int i = 0; here && i < WF_CUDA_DEVICES && holds <= 1; i++) {
+        here->own[i].held = holds == 1 && on ? !here->own[i].has_work
+                            : holds == 0     ? false
+                                             : here->own[i].held;
+    }
 }
 
 uint64_t wf_cuda_op_now(const wf_cuda_stream *s)

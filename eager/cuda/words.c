@@ -7,6 +7,7 @@
  * are certain to be over: the thread that asked for the word has begun another op (or has ended), so all is
  * queued, and the stream has done what was queued by then. Before that its kernel may still be being compiled.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "eager/alloc.h"
@@ -16,9 +17,22 @@
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
-enum { WORDS_PER_PAGE = 512, FAILED = 64 };
+enum {
+    WORDS_PER_PAGE = 512,
+    FAULTS = 64,
+    LAUNCHES = 64, /* of graphs */
+    OPERANDS = 3,  /* of an op that are told of, and ... */
+    EXTENTS = 12   /* of all of them together */
+};
 
 _Atomic bool wf_cuda_any_failed;
+
+/* What an op was called with. */
+typedef struct operands {
+    uint8_t n, kept; /* there are; described here */
+    uint8_t dtype[OPERANDS], rank[OPERANDS];
+    int64_t dims[EXTENTS];
+} operands;
 
 typedef struct word {
     struct word *next;
@@ -32,6 +46,7 @@ typedef struct word {
     wf_op op;
     const char *site;
     int64_t bound;
+    operands of;
     /* The stream's op that asked for it, and the last one of the same public call that read what that wrote (0: none). */
     uint64_t number[2];
     bool reported;
@@ -44,23 +59,31 @@ typedef struct page {
     word words[WORDS_PER_PAGE];
 } page;
 
+/* An op, or a launch of a graph, that met a bad index: what it wrote last has no value. */
+typedef struct fault {
+    const wf_cuda_stream *stream;
+    uint64_t number[2]; /* 0: none */
+    wf_op op;
+    const char *site;
+    int64_t bound, index;
+    operands of;
+} fault;
+
+/* A launch of a graph that has words, until a look after its end. */
+typedef struct launch {
+    const wf_cuda_graph *graph;
+    const wf_cuda_stream *stream;
+    uint64_t op, work; /* work: of the stream, with it; UINT64_MAX: it is being queued */
+} launch;
+
 typedef struct wf_cuda_words {
     page *pages;
     word *unused, *used, **used_tail; /* used: oldest first */
-    struct {
-        bool set;
-        wf_op op;
-        const char *site;
-        int64_t bound, index;
-    } found; /* by a look that could not report it */
-    /* Ops that met a bad index: what they wrote last has no value. The newest FAILED of them. */
-    struct {
-        const wf_cuda_stream *stream;
-        uint64_t number[2];
-        wf_op op;
-        const char *site;
-    } failed[FAILED];
-    uint64_t n_failed;
+    fault faults[FAULTS];             /* the newest of them */
+    uint64_t n_faults;
+    const fault *untold; /* found by a look that could not report it */
+    launch launches[LAUNCHES];
+    int n_launches;
 } wf_cuda_words;
 
 /* The open words of this thread, a list for each device. */
@@ -164,17 +187,35 @@ static void open_word(wf_cuda_device *d, word *x)
     }
 }
 
-/* Lock held. Results of a graph's launches are told of, but not noted: which launch it was is not known. */
-static void note_failed(wf_cuda_words *w, const word *x)
+/* Lock held. */
+static void add_fault(wf_cuda_words *w, const word *x, int64_t index, const wf_cuda_stream *s,
+                      uint64_t number, uint64_t other)
 {
-    if (!x->graph) {
-        const uint64_t i = w->n_failed++ % FAILED;
-        w->failed[i].stream = x->stream;
-        w->failed[i].number[0] = x->number[0];
-        w->failed[i].number[1] = x->number[1];
-        w->failed[i].op = x->op;
-        w->failed[i].site = x->site;
-        atomic_store_explicit(&wf_cuda_any_failed, true, memory_order_relaxed);
+    fault *f = &w->faults[w->n_faults++ % FAULTS];
+    *f = (fault){.stream = s,
+                 .number = {number, other},
+                 .op = x->op,
+                 .site = x->site,
+                 .bound = x->bound,
+                 .index = index,
+                 .of = x->of};
+    w->untold = w->untold ? w->untold : f;
+    atomic_store_explicit(&wf_cuda_any_failed, true, memory_order_relaxed);
+}
+
+/* Lock held. Which of its launches a graph's word was set by is not known: none of those that were not over before has a value. */
+static void note(wf_cuda_words *w, const word *x, int64_t index)
+{
+    bool known = false;
+    for (int i = 0; x->graph && i < w->n_launches; i++) {
+        const launch *l = &w->launches[i];
+        if (l->graph == x->graph) {
+            add_fault(w, x, index, l->stream, l->op, 0);
+            known = true;
+        }
+    }
+    if (!known) {
+        add_fault(w, x, index, x->stream, x->number[0], x->number[1]);
     }
 }
 
@@ -182,12 +223,12 @@ bool wf_cuda_words_failed(wf_cuda_device *d, const wf_cuda_stream *s, uint64_t n
                           const char **site)
 {
     const wf_cuda_words *w = d->words;
-    const uint64_t n = !w || !s || !number ? 0 : w->n_failed < FAILED ? w->n_failed : FAILED;
+    const uint64_t n = !w || !s || !number ? 0 : w->n_faults < FAULTS ? w->n_faults : FAULTS;
     for (uint64_t i = 0; i < n; i++) {
-        if (w->failed[i].stream == s &&
-            (w->failed[i].number[0] == number || w->failed[i].number[1] == number)) {
-            *op = w->failed[i].op;
-            *site = w->failed[i].site;
+        const fault *f = &w->faults[i];
+        if (f->stream == s && (f->number[0] == number || f->number[1] == number)) {
+            *op = f->op;
+            *site = f->site;
             return true;
         }
     }
@@ -204,14 +245,7 @@ static void look(wf_cuda_words *w, wf_cuda_stream *s, uint64_t work)
         int64_t index = *x->host;
         if (index != -1 && !x->reported) {
             x->reported = true;
-            note_failed(w, x);
-            if (!w->found.set) {
-                w->found.set = true;
-                w->found.op = x->op;
-                w->found.site = x->site;
-                w->found.bound = x->bound;
-                w->found.index = index;
-            }
+            note(w, x, index);
         }
         if (x->graph) {
             if (index != -1) { /* for the next launch */
@@ -228,19 +262,83 @@ static void look(wf_cuda_words *w, wf_cuda_stream *s, uint64_t work)
         }
     }
     w->used_tail = at;
+    int n = 0;
+    for (int i = 0; i < w->n_launches; i++) {
+        if (w->launches[i].stream != s || w->launches[i].work > work) {
+            w->launches[n++] = w->launches[i];
+        }
+    }
+    w->n_launches = n;
+}
+
+void wf_cuda_words_launch(wf_cuda_device *d, const wf_cuda_graph *g, const wf_cuda_stream *s,
+                          uint64_t op, bool queued)
+{
+    wf_cuda_words *w = d->words;
+    for (int i = 0; queued && i < w->n_launches; i++) {
+        launch *l = &w->launches[i];
+        l->work = l->graph == g && l->stream == s && l->op == op ? s->work : l->work;
+    }
+    if (!queued) {
+        if (w->n_launches == LAUNCHES) { /* the oldest is forgotten */
+            memmove(w->launches, w->launches + 1, (LAUNCHES - 1) * sizeof *w->launches);
+            w->n_launches--;
+        }
+        w->launches[w->n_launches++] = (launch){g, s, op, UINT64_MAX};
+    }
+}
+
+static void keep_operands(operands *o, const wf_view *v, int n)
+{
+    int used = 0;
+    o->n = (uint8_t)n;
+    o->kept = 0;
+    for (int i = 0; i < n && i < OPERANDS && used + v[i].rank <= EXTENTS; i++) {
+        o->dtype[i] = (uint8_t)v[i].dtype;
+        o->rank[i] = (uint8_t)v[i].rank;
+        memcpy(o->dims + used, v[i].dims, (size_t)v[i].rank * sizeof *o->dims);
+        used += v[i].rank;
+        o->kept++;
+    }
+}
+
+/* "; operands: f32[6,3], i64[2]" */
+static void put_operands(const operands *o, char *text, size_t size)
+{
+    const int64_t *dim = o->dims;
+    size_t at = 0;
+    text[0] = 0;
+#define PUT(...) at += at < size ? (size_t)snprintf(text + at, size - at, __VA_ARGS__) : 0
+    for (int i = 0; i < o->kept; i++) {
+        PUT("%s%s[", i ? ", " : "; operands: ", wf_dtype_name(o->dtype[i]));
+        for (int k = 0; k < o->rank[i]; k++, dim++) {
+            if (*dim < 0) {
+                PUT("%s?", k ? "," : ""); /* a symbol */
+            } else {
+                PUT("%s%lld", k ? "," : "", (long long)*dim);
+            }
+        }
+        PUT("]");
+    }
+    if (o->kept && o->kept < o->n) {
+        PUT(", ...");
+    }
+#undef PUT
 }
 
 static int report(wf_cuda_words *w, int ordinal, wf_why *why)
 {
-    if (!w->found.set || !why) { /* nobody to tell: the next wait does */
+    const fault *f = w->untold;
+    if (!f || !why) { /* nobody to tell: the next wait does */
         return 0;
     }
-    w->found.set = false;
-    const char *site = w->found.site;
-    const char *op = w->found.op == WF_OP_INVALID ? "an op" : wf_rows[w->found.op].name;
-    wf_fail(why, WEFT_EINDEX, "%s found index %lld outside [0, %lld) on cuda:%d%s%s", op,
-            (long long)w->found.index, (long long)w->found.bound, ordinal,
-            site ? ", called at " : "", site ? site : "");
+    w->untold = NULL;
+    char called[96];
+    put_operands(&f->of, called, sizeof called);
+    wf_fail(why, WEFT_EINDEX, "%s found index %lld outside [0, %lld) on cuda:%d%s%.96s%s",
+            f->op == WF_OP_INVALID ? "an op" : wf_rows[f->op].name, (long long)f->index,
+            (long long)f->bound, ordinal, f->site ? ", called at " : "", f->site ? f->site : "",
+            called);
     wf_hint(why,
             "its results are not valid; on a GPU such an error shows at the next read or wait");
     return WEFT_EINDEX;
@@ -301,7 +399,7 @@ static word *take(wf_cuda_device *d, wf_cuda_stream *s, wf_why *why)
 }
 
 int wf_cuda_error_word(int ordinal, wf_op op, const char *site, int64_t bound,
-                       void **device_address, wf_why *why)
+                       const wf_view *operand, int n, void **device_address, wf_why *why)
 {
     wf_cuda_device *d = wf_cuda_enter(ordinal, why);
     wf_cuda_stream *s = d ? wf_cuda_current(d, why) : NULL;
@@ -320,12 +418,15 @@ int wf_cuda_error_word(int ordinal, wf_op op, const char *site, int64_t bound,
         x->op = op;
         x->site = site;
         x->bound = bound;
+        keep_operands(&x->of, operand, n);
         x->number[0] = wf_cuda_op_now(s);
         x->number[1] = 0;
         x->reported = false;
         x->graph = s->capture;
         x->open = false;
-        if (!x->graph) {
+        if (x->graph) {
+            s->capture->checks = true;
+        } else {
             open_word(d, x);
         }
         x->serial = atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed) + 1;
@@ -374,12 +475,24 @@ void wf_cuda_sited(const char *site)
 
 void wf_cuda_words_release(wf_cuda_device *d, const wf_cuda_graph *g, wf_cuda_stream *last)
 {
-    for (word *x = d->words ? d->words->used : NULL; x; x = x->next) {
+    wf_cuda_words *w = d->words;
+    for (word *x = w ? w->used : NULL; x; x = x->next) {
         if (x->graph == g) { /* its launches may still run: over when the next waits say so */
             x->graph = NULL;
             x->stream = last ? last : x->stream;
             x->work = x->stream->work;
+            x->number[0] = g->last_op;
+            x->number[1] = 0;
         }
+    }
+    int n = 0;
+    for (int i = 0; w && i < w->n_launches; i++) { /* another graph may come to lie where g does */
+        if (w->launches[i].graph != g) {
+            w->launches[n++] = w->launches[i];
+        }
+    }
+    if (w) {
+        w->n_launches = n;
     }
 }
 

@@ -30,7 +30,8 @@ static int open(task *t, int src, int64_t extent)
     t->extent = extent;
     int status = wf_gpu_dense(&t->temps, &t->e->src[src], WEFT_I64, &t->index, t->e->why);
     if (status == 0)
-        status = wf_cuda_error_word(t->ordinal, t->e->op, NULL, extent, &t->error, t->e->why);
+        status = wf_cuda_error_word(t->ordinal, t->e->op, NULL, extent, t->e->src, t->e->nsrc,
+                                    &t->error, t->e->why);
     return status;
 }
 

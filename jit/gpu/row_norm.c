@@ -279,7 +279,8 @@ static int check_targets(loss *t)
 {
     void *error = NULL;
     const int64_t classes = t->logits->dims[1];
-    const int status = wf_cuda_error_word(t->ordinal, t->e->op, NULL, classes, &error, t->e->why);
+    const int status = wf_cuda_error_word(t->ordinal, t->e->op, NULL, classes, t->e->src,
+                                          t->e->nsrc, &error, t->e->why);
     wf_gpu_hand h = {"check", 0, .work = t->targets.dims[0]};
     const uint64_t words[] = {wf_gpu_word(t->targets.data),
                               (uint64_t)h.work,

@@ -553,7 +553,11 @@ static int place_errors(run *r, const wf_program_args *a)
         const wf_program_checked none = {.op = WF_OP_INVALID};
         const wf_program_checked *c = a->checked ? &a->checked[i] : &none;
         void *error = NULL;
-        status = wf_cuda_error_word(r->ordinal, c->op, c->site, c->bound, &error, r->why);
+        wf_view of[WF_PROGRAM_CHECKED];
+        int n = 0;
+        for (; n < WF_PROGRAM_CHECKED && c->of[n]; n++)
+            wf_view_of_type(&of[n], c->of[n], NULL);
+        status = wf_cuda_error_word(r->ordinal, c->op, c->site, c->bound, of, n, &error, r->why);
         r->words[i ? r->l.errors + i - 1 : r->l.error] = wf_gpu_word(error);
     }
     return status;

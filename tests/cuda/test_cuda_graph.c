@@ -155,7 +155,7 @@ Test(cuda_graph, error_words_stay_with_it)
     void *word = NULL;
     int64_t bad = 42;
     OK(wf_cuda_capture_begin(0, &why));
-    OK(wf_cuda_error_word(0, WF_OP_ADD, "here.c:1", 10, &word, &why));
+    OK(wf_cuda_error_word(0, WF_OP_ADD, "here.c:1", 10, NULL, 0, &word, &why));
     void *params[] = {&word, &bad};
     OK(wf_cuda_launch(store, one_block, one_block, 0, params, &why));
     OK(wf_cuda_capture_end(0, false, &g, &why));
@@ -170,13 +170,53 @@ Test(cuda_graph, error_words_stay_with_it)
     close_fake();
 }
 
+/* However many launches there were between two waits, and if the graph is gone by then. */
+Test(cuda_graph, what_a_launch_that_failed_wrote_is_marked)
+{
+    with_fake(FAKE_LATE, 1);
+    wf_cuda_graph *g = NULL;
+    wf_cuda_fn *store = fake_kernel("store_i64");
+    wf_cuda_block *y = block(N * 4), *other = block(N * 4);
+    void *word = NULL;
+    int64_t bad = 42;
+    wf_op op = WF_OP_INVALID;
+    const char *site = NULL;
+    OK(wf_cuda_capture_begin(0, &why));
+    OK(wf_cuda_error_word(0, WF_OP_INDEX_SELECT, "here.c:1", 10, NULL, 0, &word, &why));
+    void *params[] = {&word, &bad};
+    OK(wf_cuda_launch(store, one_block, one_block, 0, params, &why));
+    OK(run_fill(y, N, 3));
+    OK(wf_cuda_capture_end(0, false, &g, &why));
+    for (int k = 0; k < 5; k++) {
+        OK(run_fill(y, N, 1));
+        OK(run_fill(other, N, 2));
+        for (int i = 0; i <= k % 3; i++) {
+            OK(wf_cuda_graph_launch(g, &why));
+        }
+        cr_assert(!wf_cuda_spoilt(y, &op, &site), "nobody has waited yet");
+        if (k == 4) {
+            wf_cuda_graph_free(g);
+        }
+        cr_assert_eq(wf_cuda_synchronize(0, &why), WEFT_EINDEX);
+        OK(wf_cuda_synchronize(0, &why));
+        cr_assert(wf_cuda_spoilt(y, &op, &site), "after %d launches", k + 1);
+        cr_expect(op == WF_OP_INDEX_SELECT && strcmp(site, "here.c:1") == 0);
+        cr_expect(!wf_cuda_spoilt(other, &op, &site));
+    }
+    OK(run_fill(y, N, 1));
+    cr_expect(!wf_cuda_spoilt(y, &op, &site), "it was written anew");
+    wf_cuda_free(y);
+    wf_cuda_free(other);
+    close_fake();
+}
+
 /* y = x + (a block filled with value), an error word in between: what a graph may be told to do with another value. */
 static int fill_and_add(wf_cuda_block *y, wf_cuda_block *x, int32_t value)
 {
     void *word = NULL;
     wf_cuda_block *t = wf_cuda_alloc(0, N * 4, &why);
     int code = t ? run_fill(t, N, value) : why.code;
-    code = code ? code : wf_cuda_error_word(0, WF_OP_ADD, NULL, 10, &word, &why);
+    code = code ? code : wf_cuda_error_word(0, WF_OP_ADD, NULL, 10, NULL, 0, &word, &why);
     code = code ? code : run_add(y, t, x, N, true);
     wf_cuda_free(t);
     return code;

@@ -314,7 +314,7 @@ static int scenario(void)
         wf_cuda_set_current(d, side);
         code = run_add(b, a, a, N, true);
         code = code ? code : wf_cuda_upload(0, c->address, big, sizeof big, &why);
-        code = code ? code : wf_cuda_error_word(0, WF_OP_ADD, NULL, 5, &word, &why);
+        code = code ? code : wf_cuda_error_word(0, WF_OP_ADD, NULL, 5, NULL, 0, &word, &why);
         wf_cuda_set_current(d, NULL);
     }
     wf_cuda_free(a);
@@ -462,7 +462,7 @@ Test(cuda_memory, an_arrival_without_an_event_tells_errors)
         void *word = NULL, *host = wf_cuda_host_alloc(0, 64);
         int64_t bad = 42;
         cr_assert(b && host);
-        OK(wf_cuda_error_word(0, WF_OP_ADD, "here.c:1", 10, &word, &why));
+        OK(wf_cuda_error_word(0, WF_OP_ADD, "here.c:1", 10, NULL, 0, &word, &why));
         void *params[] = {&word, &bad};
         OK(wf_cuda_launch(store, one_block, one_block, 0, params, &why));
         gpu->fail(calls[i], 1, 2);

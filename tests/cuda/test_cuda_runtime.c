@@ -110,15 +110,31 @@ Test(cuda_runtime, an_index_error_shows_at_the_next_wait_once)
     with(FAKE_LATE, 5);
     void *word = NULL;
     int64_t bad = 77;
-    OK(wf_cuda_error_word(0, WF_OP_ADD, "file.c:12", 10, &word, &why));
+    OK(wf_cuda_error_word(0, WF_OP_ADD, "file.c:12", 10, NULL, 0, &word, &why));
     void *params[] = {&word, &bad};
     OK(wf_cuda_launch(kernel("store_i64"), one, one, 0, params, &why));
     cr_assert_eq(wf_cuda_synchronize(0, &why), WEFT_EINDEX);
     cr_assert(strstr(why.rule, "add") && strstr(why.rule, "77") && strstr(why.rule, "file.c:12"),
               "%s", why.rule);
     OK(wf_cuda_synchronize(0, &why));
+    /* What the op was called with: as many operands as there is room for. */
+    static const wf_view of[] = {{.dtype = WEFT_F32, .rank = 2, .dims = {50257, 768}},
+                                 {.dtype = WEFT_I64, .rank = 0},
+                                 {.dtype = WEFT_BF16, .rank = 8, .dims = {1, 2, 3, 4, 5, 6, 7, 8}},
+                                 {.dtype = WEFT_F32, .rank = 1, .dims = {9}}};
+    for (int n = 1; n <= 4; n++) {
+        OK(wf_cuda_error_word(0, WF_OP_ADD, "file.c:12", 10, of, n, &word, &why));
+        OK(wf_cuda_launch(kernel("store_i64"), one, one, 0, params, &why));
+        cr_assert_eq(wf_cuda_synchronize(0, &why), WEFT_EINDEX);
+        static const char *const want[] = {
+            "file.c:12; operands: f32[50257,768]", "file.c:12; operands: f32[50257,768], i64[]",
+            "file.c:12; operands: f32[50257,768], i64[], bf16[1,2,3,4,5,6,7,8]",
+            "file.c:12; operands: f32[50257,768], i64[], bf16[1,2,3,4,5,6,7,8], ..."};
+        const char *from = strstr(why.rule, "file.c");
+        cr_expect(from && strcmp(from, want[n - 1]) == 0, "%s", why.rule);
+    }
     /* The place may become known after the op was queued. */
-    OK(wf_cuda_error_word(0, WF_OP_ADD, NULL, 10, &word, &why));
+    OK(wf_cuda_error_word(0, WF_OP_ADD, NULL, 10, NULL, 0, &word, &why));
     wf_cuda_sited("later.c:9");
     wf_cuda_sited("not.c:1");
     OK(wf_cuda_launch(kernel("store_i64"), one, one, 0, params, &why));
@@ -231,7 +247,7 @@ Test(cuda_runtime, other_code_may_change_what_is_current)
 static int store(int64_t index)
 {
     void *word = NULL;
-    int code = wf_cuda_error_word(0, WF_OP_ADD, "file.c:12", 10, &word, &why);
+    int code = wf_cuda_error_word(0, WF_OP_ADD, "file.c:12", 10, NULL, 0, &word, &why);
     void *params[] = {&word, &index};
     return code ? code : wf_cuda_launch(kernel("store_i64"), one, one, 0, params, &why);
 }
@@ -304,7 +320,7 @@ Test(cuda_runtime, words_without_end)
     for (int i = 0; i < 6000; i++) {
         void *word = NULL;
         OK(wf_cuda_use(b, true, &why)); /* an op each */
-        OK(wf_cuda_error_word(0, WF_OP_ADD, "file.c:12", 10, &word, &why));
+        OK(wf_cuda_error_word(0, WF_OP_ADD, "file.c:12", 10, NULL, 0, &word, &why));
         void *params[] = {&word, &none};
         none = i == 700 ? 99 : -1;
         OK(wf_cuda_launch(f, one, one, 0, params, &why));

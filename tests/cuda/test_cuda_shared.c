@@ -262,7 +262,7 @@ Test(cuda_shared, work_before_a_capture_on_its_stream)
         void *word = NULL;
         int64_t bad = 42;
         void *params[] = {&word, &bad};
-        OK(wf_cuda_error_word(0, WF_OP_INDEX_SELECT, "here.c:1", 10, &word, &why));
+        OK(wf_cuda_error_word(0, WF_OP_INDEX_SELECT, "here.c:1", 10, NULL, 0, &word, &why));
         OK(seed & 2
                ? 0
                : wf_cuda_launch(fake_kernel("store_i64"), one_block, one_block, 0, params, &why));
@@ -363,7 +363,7 @@ static void *uses_up_words(void *arg)
     for (int i = 0; i < 600 && !s->status; i++) {
         void *word = NULL;
         s->status = wf_cuda_use(s->b, true, &why) ||
-                    wf_cuda_error_word(0, WF_OP_ADD, "there.c:2", 10, &word, &why);
+                    wf_cuda_error_word(0, WF_OP_ADD, "there.c:2", 10, NULL, 0, &word, &why);
         void *params[] = {&word, &none};
         s->status = s->status ||
                     wf_cuda_launch(fake_kernel("store_i64"), one_block, one_block, 0, params, &why);
@@ -381,7 +381,7 @@ Test(cuda_shared, a_word_is_an_ops_own_until_its_kernel_is_over)
     void *word = NULL;
     int64_t bad = 42;
     OK(wf_cuda_use(own, true, &why));
-    OK(wf_cuda_error_word(0, WF_OP_INDEX_SELECT, "here.c:1", 10, &word, &why));
+    OK(wf_cuda_error_word(0, WF_OP_INDEX_SELECT, "here.c:1", 10, NULL, 0, &word, &why));
     void *params[] = {&word, &bad};
     on_a_thread(uses_up_words, &s);
     OK(s.status);
@@ -401,7 +401,7 @@ static void *takes_a_word(void *arg)
     void *word = NULL;
     int64_t none = -1;
     s->status = wf_cuda_use(s->b, true, &why) ||
-                wf_cuda_error_word(0, WF_OP_ADD, "gone.c:3", 10, &word, &why);
+                wf_cuda_error_word(0, WF_OP_ADD, "gone.c:3", 10, NULL, 0, &word, &why);
     void *params[] = {&word, &none};
     s->status = s->status ||
                 wf_cuda_launch(fake_kernel("store_i64"), one_block, one_block, 0, params, &why);

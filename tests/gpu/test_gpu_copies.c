@@ -4,6 +4,7 @@
  * On the fake driver nothing runs before somebody waits for it, so that whoever forgets to wait reads what the memory held
  * before.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "eager/device.h"
@@ -294,6 +295,7 @@ Test(gpu_copies, what_a_failed_op_wrote_stays_without_a_value)
     weft_tensor bad = weft_to(weft_full(weft_shape(3), N, WEFT_I64), gpu0);
     weft_tensor y = weft_index_select(x, 0, bad);
     cr_assert_eq(weft_synchronize(gpu0), WEFT_EINDEX);
+    cr_expect(strstr(weft_last_error(), "; operands: f32[3000], i64[3]"), "%s", weft_last_error());
     check_spoilt(y, "index_select");
     cr_assert_eq(weft_fill_(y, 2), WEFT_OK);
     cr_assert_eq(weft_item_f64(weft_sum(y)), 6);
@@ -306,6 +308,49 @@ Test(gpu_copies, what_a_failed_op_wrote_stays_without_a_value)
     cr_assert_eq(weft_to_array(other, v, N, WEFT_F64), WEFT_OK, "%s", weft_last_error());
     cr_assert_eq(weft_to_array(bad, v, 3, WEFT_F64), WEFT_OK, "%s", weft_last_error());
     cr_assert_eq(weft_item_f64(weft_sum(y)), 6);
+}
+
+static weft_status takes_rows(void *self, const weft_tensor *in, int n, weft_tensor *out, int m)
+{
+    (void)self, (void)n, (void)m;
+    out[0] = weft_mul(weft_index_select(in[0], 0, in[1]), weft_f(3));
+    weft_mul_(in[2], weft_add(weft_sum(out[0]), weft_f(1)));
+    return weft_error_status(out[0]);
+}
+
+/* What a plan made of it, and what it wrote in place: run, frozen, and by a captured graph. Calls that found nothing have values. */
+Test(gpu_copies, what_a_failed_plan_wrote_stays_without_a_value)
+{
+    enum { CALLS = 12 };
+    double v[3];
+    setenv("WEFT_JIT", "2", 1);         /* kernels are there at their first run */
+    setenv("WEFT_CUDA_GRAPHS", "2", 1); /* small functions are captured, too */
+    weft_tensor x = make_source(1, 48), y;
+    weft_tensor bad = weft_to(weft_full(weft_shape(3), N, WEFT_I64), gpu0);
+    weft_tensor good = weft_to(weft_full(weft_shape(3), 5, WEFT_I64), gpu0);
+    weft_tensor state = weft_to(weft_ones(weft_shape(1), WEFT_F32), gpu0);
+    for (int how = 0; how < 2; how++) {
+        weft_jit *j = weft_jit_trace(takes_rows, NULL, .frozen = how, .verify_every = -1);
+        for (int i = 0; i < CALLS; i++) {
+            weft_tensor in[] = {x, i % 3 == 2 ? bad : good, state};
+            cr_assert_eq(weft_jit_call(j, in, 3, &y, 1), WEFT_OK, "%s", weft_last_error());
+            cr_assert_eq(weft_synchronize(gpu0), i % 3 == 2 ? WEFT_EINDEX : WEFT_OK, "call %d", i);
+            if (i % 3 == 2) {
+                cr_expect(strstr(weft_last_error(), "; operands: f32[3000], i64[3]"), "%s",
+                          weft_last_error());
+                check_spoilt(y, "index_select");
+                check_spoilt(state, "index_select");
+                cr_assert_eq(weft_fill_(state, 1), WEFT_OK);
+            }
+            cr_assert_eq(weft_to_array(state, v, 1, WEFT_F64), WEFT_OK, "%s", weft_last_error());
+            cr_assert(i % 3 == 2 || weft_to_array(y, v, 3, WEFT_F64) == WEFT_OK, "call %d: %s", i,
+                      weft_last_error());
+        }
+        weft_jit_stats s;
+        weft_jit_get_stats(j, &s);
+        cr_expect_eq(s.captured > 0, how);
+        weft_jit_free(j);
+    }
 }
 
 #ifndef WEFT_GPU_RUNNER

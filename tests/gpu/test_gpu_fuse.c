@@ -162,6 +162,8 @@ Test(gpu_fuse, losses_name_bad_classes)
         cr_expect(strstr(weft_last_error(), index), "%s", weft_last_error());
         cr_expect(strstr(weft_last_error(), "cross_entropy"), "%s", weft_last_error());
         cr_expect(strstr(weft_last_error(), "test_gpu_fuse.c:"), "%s", weft_last_error());
+        snprintf(index, sizeof index, "; operands: f32[%d,%d], i", ROWS, COLS);
+        cr_expect(strstr(weft_last_error(), index), "%s", weft_last_error());
         weft_jit_free(j);
         weft_scope_end(sc);
     }
