@@ -679,12 +679,28 @@ static bool is_large(const wf_kir *k)
     return large;
 }
 
-/* Threads that a processor has to have registers for: 64 each or, where that might not do, 128. Of its own accord the
- * assembler stays below some 40, and issues a group's loads as the registers of the first become free. */
-static int threads_of(const wf_cu_rr *x)
+/* Registers of the lanes of all totals of a stage. */
+static int lane_registers(const wf_cu_rr *x, const wf_stage *st)
 {
-    enum { OTHERS = 36 }; /* registers beside those of elements that stay */
+    const int lanes = x->v > 1 ? x->v : 2; /* or the lower and the upper half */
+    int registers = 0;
+    for (uint32_t o = 0; st->kind == WF_ST_ELEM && o < st->body.nout; o++)
+        if (st->out[o].kind == WF_PORT_TOTAL)
+            registers +=
+                lanes * (wf_kty_bits(wf_kir_type(&st->body, st->body.out[o])) > 32 ? 2 : 1);
+    return registers;
+}
+
+/* Threads that a processor has to have registers for: 64 each or, where that might not do, 128, or 256 where lanes of many totals alone
+ * take those (30 f64 sums of exponentials spilled 844 bytes at 128, and take 222). Of its own accord the
+ * assembler stays below some 40, and issues a group's loads as the registers of the first become free. */
+static int threads_of(const wf_cu_rr *x, int least)
+{
+    enum { OTHERS = 36 }; /* registers beside those of elements that stay, or of lanes */
     bool large = x->r->wide;
+    for (int i = 0; i < x->rows->nstage; i++)
+        if (lane_registers(x, &x->rows->stage[i]) + OTHERS > 128)
+            return least;
     for (int i = 0; i < x->rows->nstage; i++)
         large |= x->rows->stage[i].kind != WF_ST_PICK && is_large(&x->rows->stage[i].body);
     if (x->r->resident) {
@@ -701,8 +717,8 @@ static void head(const wf_cu_rr *x, int step)
 {
     wf_text *t = x->t;
     const int threads = x->r->scheme == WF_CU_BLOCK_ROWS ? WF_CU_BLOCK_THREADS : 256;
-    P("WF_EXTERN __global__ void __launch_bounds__(%d, %d) %s", threads, threads_of(x) / threads,
-      x->k->name);
+    P("WF_EXTERN __global__ void __launch_bounds__(%d, %d) %s", threads,
+      threads_of(x, threads) / threads, x->k->name);
     if (step >= 0)
         P("_%d", step);
     P("(const struct wf_words_%d a)\n{\n    WF_BEGIN\n"

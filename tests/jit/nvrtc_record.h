@@ -3,8 +3,8 @@
  *
  * A line a text, in the order of their hashes, which are of the text and of whether it may be contracted (store_text_hash). Behind
  * it stands each kernel in the order of the assembler's log: its registers and, where they are not 0, the bytes of its (s)hared
- * and its (l)ocal memory and what it s(p)ills: "0123456789abcdef 32 96s2048l16p8". "# NVRTC 13.0 sm_90" says who made it, other
- * lines with # are for people. script/gpu-check --record makes the file; a text that is not on it is compiled.
+ * and its (l)ocal memory and what it s(p)ills: "0123456789abcdef 32 96s2048l16p8". "# NVRTC 13.0.88 sm_90" says who made it, other
+ * lines with # are for people; the last part of the version is said in PTX only. script/gpu-check --record makes the file; a text that is not on it is compiled.
  */
 #ifndef TESTS_JIT_NVRTC_RECORD_H
 #define TESTS_JIT_NVRTC_RECORD_H
@@ -65,7 +65,8 @@ static size_t put_figure(char *out, size_t n, size_t at, const char *before, int
 }
 
 /* A kernel's part of the log begins with "Compiling entry function 'k'", then come "0 bytes stack frame, 0 bytes spill stores,
- * 0 bytes spill loads", "Used 32 registers, 1024 bytes smem", and the properties of functions that it calls. False: there was no room. */
+ * 0 bytes spill loads", "Used 32 registers, 1024 bytes smem", and the properties of functions that it calls. False: there was no room, or
+ * a kernel's registers are not said. */
 static bool figures_of_log(const char *log, char *out, size_t n)
 {
     static const char begin[] = "Compiling entry function";
@@ -75,7 +76,7 @@ static bool figures_of_log(const char *log, char *out, size_t n)
         const char *next = strstr(s + 1, begin), *used = strstr(s, "Used ");
         end = next ? next : s + strlen(s);
         if (!used || used > end)
-            continue;
+            return false;
         at = put_figure(out, n, at, at ? " " : "", atoi(used + 5));
         at = put_figure(out, n, at, "s", sum_before(s, end, " bytes smem"));
         at = put_figure(out, n, at, "l", sum_before(s, end, " bytes stack frame"));
@@ -140,14 +141,16 @@ static const char *take_line(record *r, char *line)
     return NULL;
 }
 
-/* Reads a file of lines; where there is none the record is empty. False: it is no record, and why holds the line and a reason. */
+/* Reads a file of lines; "none" is the empty record. False: it is no record, and why holds the line and a reason. */
 static bool record_read(record *r, const char *path, char *why, size_t n)
 {
     size_t size = 0;
     *r = (record){0};
+    if (strcmp(path, "none") == 0)
+        return true;
     char *data = store_read(path, &size);
     if (!data)
-        return true;
+        return snprintf(why, n, "%s: it cannot be read", path), false;
     r->text = calloc(size + 1, 1);
     r->line = calloc(size / 18 + 1, sizeof *r->line);
     if (r->text)

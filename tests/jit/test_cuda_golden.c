@@ -115,6 +115,38 @@ Test(cuda_golden, flat_maps)
     cr_assert_eq(seen, 2);
 }
 
+/* f64 sums of an element's multiples, side by side: lanes of many leave a processor registers for one block of 256 threads (thirty
+ * sums of exponentials spilled 844 bytes under two). */
+Test(cuda_golden, bounds_leave_registers_for_lanes)
+{
+    static const struct {
+        int sums, vector, blocks;
+    } cases[] = {{2, 1, 2}, {23, 1, 2}, {24, 1, 1}, {30, 1, 1}, {23, 2, 2}, {24, 2, 1}, {12, 4, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        wf_program p;
+        wf_text text = {0};
+        char want[64];
+        wf_program_init(&p);
+        const int x = wf_program_input(&p, WEFT_F64);
+        int y = x, sum = -1;
+        for (int k = 0; k < cases[i].sums; k++) {
+            y = wf_program_map(&p, WF_OP_ADD, WEFT_F64, 2, (int[]){y, x});
+            const int s = wf_program_reduce(&p, WF_OP_SUM, y);
+            sum = k ? wf_program_map(&p, WF_OP_ADD, WEFT_F64, 2, (int[]){sum, s}) : s;
+        }
+        wf_program_output(&p, sum);
+        wf_kernel k = lowered(&p, "kernel");
+        wf_cu_rows r = {.k = &k, .scheme = WF_CU_WARP, .nk = 1, .nr = 1};
+        take_vectors(&r, cases[i].vector, false);
+        cr_assert_eq(wf_cu_render_rows(&r, &text, NULL), 0);
+        snprintf(want, sizeof want, "__launch_bounds__(256, %d) kernel(", cases[i].blocks);
+        cr_expect(strstr(text.s, want), "%d sums, %d elements at once", cases[i].sums,
+                  cases[i].vector);
+        wf_text_free(&text);
+        wf_kernel_free(&k);
+    }
+}
+
 /* -x of f16 as f16 and as bf16: conversions are calls, whatever primitives they are for the host. */
 Test(cuda_golden, halves)
 {

@@ -552,16 +552,41 @@ static bool is_compiled_again(const collected *c, int known)
     return (c->hash >> 7) % of == (turn ? strtoull(turn, NULL, 10) / 16 % of : 0);
 }
 
-/* "13.0" of the NVRTC that is there. */
+/* "13.0.88" of the NVRTC that is there: it says "13.0", and the whole in the PTX that it makes ("release 13.0, V13.0.88"). Builds of one
+ * release make other code. */
 static void find_version(const char *arch, char version[16])
 {
     const wf_target target = {.arch = arch};
-    wf_text id = {0};
+    wf_text kernel = {0}, ptx = {0};
     wf_why why = {0};
-    cr_assert_eq(wf_backend_cuda.identify(&target, &id, &why), 0, "%s", why.rule);
-    const char *at = strstr(id.s, " nvrtc ");
-    cr_assert(at && sscanf(at, " nvrtc %15s", version) == 1, "%s", id.s);
-    wf_text_free(&id);
+    wf_text_putf(&kernel, "extern \"C\" __global__ void nothing() {}");
+    cr_assert_eq(wf_backend_cuda.assemble(&target, &kernel, &ptx, &why), 0, "%s", why.rule);
+    const char *at = ptx.s ? strstr(ptx.s, ", V") : NULL;
+    cr_assert(at && sscanf(at, ", V%15[0-9.]", version) == 1, "%.200s", ptx.s ? ptx.s : "");
+    wf_text_free(&kernel);
+    wf_text_free(&ptx);
+}
+
+/* What a log does not say is no figure. */
+Test(cuda_nvrtc, figures_of_logs)
+{
+#define KERNEL "ptxas info : Compiling entry function 'k' for 'sm_90'\n"
+#define FRAME "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
+    char out[64];
+    cr_assert(figures_of_log(KERNEL FRAME "Used 32 registers, 1024 bytes smem\n", out, sizeof out));
+    cr_expect_str_eq(out, "32s1024");
+    cr_assert(figures_of_log(
+        KERNEL FRAME "Used 9 registers\n" KERNEL
+                     "16 bytes stack frame, 8 bytes spill stores, 4 bytes spill loads\nUsed 255 "
+                     "registers\n",
+        out, sizeof out));
+    cr_expect_str_eq(out, "9 255l16p8");
+    cr_assert(figures_of_log("", out, sizeof out) && out[0] == 0, "PTX has no log");
+    cr_expect(!figures_of_log(KERNEL FRAME, out, sizeof out));
+    cr_expect(!figures_of_log(KERNEL FRAME KERNEL FRAME "Used 9 registers\n", out, sizeof out));
+    cr_expect(!figures_of_log(KERNEL FRAME "Used 32 registers, 1024 bytes smem\n", out, 7));
+#undef KERNEL
+#undef FRAME
 }
 
 /* What became of the texts. */
