@@ -1014,7 +1014,6 @@ Test(cuda_rows, vector_norms)
     }
 }
 
-/* Extremes that several elements are: of rows and columns of every way, where vectors begin and where they do not. */
 /* Large shapes go every other way, each type others, and the rest of them with another commit (WEFT_TEST_TURN); all of them on a GPU,
  * and where more than an ordinary run was asked for (script/gpu-check). */
 static bool has_turn(int64_t elements, uint64_t i)
@@ -1028,6 +1027,7 @@ static bool has_turn(int64_t elements, uint64_t i)
 #endif
 }
 
+/* Extremes that several elements are: of rows and columns of every way, where vectors begin and where they do not. */
 Test(cuda_rows, extremes)
 {
     static const struct {

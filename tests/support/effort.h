@@ -49,8 +49,8 @@ static inline uint64_t effort_of(uint64_t n)
 /*
  * Whether case i of a list is among those that ASan walks: one in n, others for another WEFT_TEST_TURN (script/test: of each
  * commit). For lists whose cases differ in the text of a GPU's kernel or in what it computes, not in what the host does, as the
- * stand-in's images are not watched; and for long ones of layers and products, of each of which several take the same way. Other
- * builds walk all.
+ * stand-in's images are not watched; and for long ones of layers, products, losses and operands, of each of which several take the
+ * same way. Other builds walk all. What else leaves out some of such a list by the turn does so in steps that are prime to n.
  */
 static inline bool effort_walks(uint64_t i, uint64_t n)
 {
