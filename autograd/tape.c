@@ -464,7 +464,7 @@ static char *name_now(wf_ctx *c, wf_ref r, const wf_tval *v)
         if (s->st == v->st && s->offset == v->offset && s->dtype == n->dtype &&
             s->rank == n->rank && memcmp(wf_dims(s), wf_tnode_dims(n), bytes) == 0 &&
             memcmp(wf_strides(s), v->strides, bytes) == 0 && (!name || s->node == r)) {
-            char *found = wf_meta_name(s->meta);
+            char *found = wf_meta_name(s->meta, NULL);
             own = found && s->node == r;
             if (found) {
                 wf_mfree(name);

@@ -156,7 +156,7 @@ static void find_names(remarks *r)
     for (size_t i = 0; i < r->s->n; i++) {
         const wf_tnode *n = wf_tnode_at(r->c->tape, r->s->v[i].ref);
         set_name(r, i, n->val && n->val->name ? wf_strdup(n->val->name) : NULL);
-        set_name(r, i, wf_meta_name(n->meta));
+        set_name(r, i, wf_meta_name(n->meta, NULL));
     }
     bool pinned;
     uint32_t k = 0;
@@ -165,7 +165,7 @@ static void find_names(remarks *r)
             found key = {wf_tnode_order(r->c->tape, x->node), x->node};
             const found *f = bsearch(&key, r->s->v, r->s->n, sizeof key, by_order);
             if (f) {
-                set_name(r, (size_t)(f - r->s->v), wf_meta_name(x->meta));
+                set_name(r, (size_t)(f - r->s->v), wf_meta_name(x->meta, NULL));
             }
         }
         if (pinned) {

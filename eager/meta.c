@@ -112,13 +112,16 @@ void wf_meta_unlock(wf_meta *m)
     atomic_store_explicit(&m->lock, 0, memory_order_release);
 }
 
-char *wf_meta_name(wf_meta *m)
+char *wf_meta_name(wf_meta *m, bool *lost)
 {
     if (!m) {
         return NULL;
     }
     wf_meta_lock(m);
     char *copy = m->name ? wf_strdup(m->name) : NULL;
+    if (lost) {
+        *lost = m->name && !copy;
+    }
     wf_meta_unlock(m);
     return copy;
 }

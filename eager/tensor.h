@@ -570,8 +570,9 @@ void wf_meta_lock(wf_meta *m);
 /* For what can do without: false if it is not to be had soon, as when this thread holds it. */
 bool wf_meta_lock_soon(wf_meta *m);
 void wf_meta_unlock(wf_meta *m);
-/* A copy of the name, which another thread may be changing, for wf_mfree; NULL: none, or no memory. m may be NULL. */
-char *wf_meta_name(wf_meta *m);
+/* A copy of the name, which another thread may be changing, for wf_mfree; NULL: none, or no memory, which sets *lost (NULL: it does
+ * not matter). m may be NULL. */
+char *wf_meta_name(wf_meta *m, bool *lost);
 
 /* What tensors had as gradients before this thread gave them others, while it keeps such a list: a function that is only
  * recorded leaves them what they had. Of lists that nest the innermost one is used. */

@@ -180,7 +180,7 @@ static bool shares_import(const wf_trace *t, const wf_storage *st, bool written_
 /* Where the recording will be seen as text: what the tensor that input v stands for was. */
 static void note_input(wf_trace *t, const wf_slot *s, wf_val v)
 {
-    char *name = t->noted ? wf_meta_name(s->meta) : NULL;
+    char *name = t->noted ? wf_meta_name(s->meta, NULL) : NULL;
     if (t->noted) {
         wf_fn_name_input(t->fn, v, name, name ? strlen(name) : 0, s->site);
     }
@@ -207,12 +207,12 @@ static int capture(wf_trace *t, wf_slot *s, uint32_t *place, wf_outer **out, wf_
     }
     if (t->owner.function) {
         o->handle = wf_wrap_view(t->c, st, st->data, type.dtype, type.rank, type.dims, NULL);
-        char *name = o->handle.slot ? wf_meta_name(s->meta) : NULL;
-        if (name) {
-            weft_set_name(o->handle, name);
-            wf_mfree(name);
-        }
-        if (!o->handle.slot) {
+        bool lost = !o->handle.slot; /* a weight without its name would be another weight */
+        char *name = lost ? NULL : wf_meta_name(s->meta, &lost);
+        lost = lost || (name && weft_set_name(o->handle, name) != WEFT_OK);
+        wf_mfree(name);
+        if (lost) {
+            weft_free(o->handle);
             return no_memory(why);
         }
         o->handle = weft_keep(o->handle);
@@ -345,13 +345,15 @@ int wf_trace_push(wf_trace *t, wf_op op, const wf_attr *attr, int nsrc, const wf
     } else {
         out[0] = ok && wf_fn_set_src(f, &k, nsrc, src) == 0 ? wf_fn_push(f, &k) : 0;
     }
-    for (int i = 1; i < ndst && out[i - 1]; i++) {
+    ok = out[0] != 0;
+    for (int i = 1; i < ndst && ok; i++) {
         wf_ins r = {.op = WF_OP_RESULT, .nsrc = 1, .src = {out[0]}, .attr = (uint32_t)i};
         wf_slot_type(dst[i], &type);
         r.type = wf_fn_intern_type(f, &type);
         out[i] = r.type == UINT32_MAX ? 0 : wf_fn_push(f, &r);
+        ok = out[i] != 0;
     }
-    if (!out[ndst - 1]) {
+    if (!ok) {
         f->n = before;
         return no_memory(why);
     }
