@@ -153,11 +153,11 @@ __attribute__((always_inline)) static inline void ask_at(const char *p, int64_t 
  * the next block, of which there are as many behind these but at the end of an axis. */
 static void ask_for_rows(const wf_block *b, int o, int64_t esize)
 {
-    enum { LINE = 64 };
+    enum { LINE_BYTES = 64 };
     const int64_t row = b->row[o] * esize, col = b->col[o] * esize;
     if (row == esize && col > esize) { /* turned: a line holds several blocks */
         for (int64_t j = 0; j < b->cols; j++)
-            __builtin_prefetch(b->ptr[o] + j * col + LINE);
+            __builtin_prefetch(b->ptr[o] + j * col + LINE_BYTES);
     } else if (col == esize && row > b->cols * esize) {
         for (int64_t i = b->rows; i < 2 * b->rows; i++)
             ask_at(b->ptr[o] + i * row, b->cols * esize);
