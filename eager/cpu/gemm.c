@@ -465,7 +465,7 @@ static bool is_padded_badly(const wf_gemm_desc *d)
  * Where the kernel for pairs of bf16 takes up to 2.6 times less than oneDNN's (16 rows and columns; 1.1 for 64, 1.03 for 128)
  * and no more: it reads A in place, packs B as it multiplies, and is cut by columns, so that nothing is packed twice. Short sums
  * of larger results have the same bits from both (wf_dnnl_in_order). (Zen 5, of oneDNN's time, 1024 x 1024 by 32 terms .90, by 256
- * .97, 3136 x 256 x 64 .95; 2048 x 2048 x 32 1.03.)
+ * .97, 3136 x 256 x 64 .95; 2048 x 2048 x 32 1.03. Of a transposed A 3072 x 768 by 64 .79, 1024 x 1024 by 32 .64.)
  */
 static bool pairs_pay(const wf_gemm_desc *d, double work)
 {
@@ -473,11 +473,12 @@ static bool pairs_pay(const wf_gemm_desc *d, double work)
         return false;
     if (is_padded_badly(d))
         return true;
+    enum { LEAST_SHORT = 8, MOST_SHORT = 1 << 21 };
     if (d->a_cs != 1)
-        return false;
+        return d->a_rs == 1 && d->k >= LEAST_SHORT && d->k <= WF_GEMM_SLICE && d->m >= 16 &&
+               d->m * d->n <= 2 * MOST_SHORT;
     if (work <= 1 << 18 || (d->m < 128 && d->n < 128))
         return true;
-    enum { MOST_SHORT = 1 << 21 };
     return d->m >= 16 && (work <= 1 << 24 || (d->m >= 64 && d->m <= 256 && work <= 1 << 27) ||
                           (d->k <= WF_GEMM_SLICE && d->m * d->n <= MOST_SHORT));
 }
