@@ -163,12 +163,14 @@ static inline vector reversed(vector v, __m128i in_lane, int size)
 }
 /* A square of a line by a line from halves of lines, two in a register: fewer loads, more shuffles than by lanes, and one load
  * instruction for each row, by which a Zen 5 foresees what comes next. */
-#define WHOLE_FN(name, T, PER, ROUNDS)                                                             \
-    static inline void name(T *dst, int64_t ld_d, const T *src, int64_t ld_s)                      \
+#define WHOLE_FN(name, T, PER, ROUNDS, ASKS)                                                       \
+    static inline void name(T *dst, int64_t ld_d, const T *src, int64_t ld_s, int64_t to_next,     \
+                            int64_t from_next)                                                     \
     {                                                                                              \
         const int64_t step = ld_s * (int64_t)sizeof(T), out = ld_d * (int64_t)sizeof(T);           \
         const __m512i places[2] = {_mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13),                    \
                                    _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15)};                 \
+        (void)to_next, (void)from_next;                                                            \
         char *to = (char *)dst;                                                                    \
         ROLLED for (int h = 0; h < 2; h++)                                                         \
         {                                                                                          \
@@ -179,6 +181,10 @@ static inline vector reversed(vector v, __m128i in_lane, int size)
                 vector *r = half[g], t[PER];                                                       \
                 UNROLLED for (int k = 0; k < PER; k++)                                             \
                 {                                                                                  \
+                    if (ASKS && h == 0) {                                                          \
+                        __builtin_prefetch(from + from_next);                                      \
+                        __builtin_prefetch(from + from_next + 2 * PER * step);                     \
+                    }                                                                              \
                     r[k] = _mm512_inserti64x4(                                                     \
                         _mm512_castsi256_si512(_mm256_loadu_si256((const void *)from)),            \
                         _mm256_loadu_si256((const void *)(from + 2 * PER * step)), 1);             \
@@ -188,6 +194,8 @@ static inline vector reversed(vector v, __m128i in_lane, int size)
             }                                                                                      \
             UNROLLED for (int k = 0; k < 2 * PER; k++)                                             \
             {                                                                                      \
+                if (ASKS)                                                                          \
+                    __builtin_prefetch(to + to_next, 1);                                           \
                 put(to, _mm512_permutex2var_epi64(half[0][k % PER], places[k / PER],               \
                                                   half[1][k % PER]));                              \
                 NEXT_ROW(to, out);                                                                 \
@@ -246,16 +254,21 @@ BLOCK_FN(block_8, uint64_t, 2, SIDE, lanes_of, vector, put, , ROUND64, int64_t, 
 
 #if defined(__AVX512F__)
 enum { HAS_WHOLE = 1 };
-WHOLE_FN(whole_2, uint16_t, 8, ROUND16 ROUND16 ROUND16)
-WHOLE_FN(whole_4, uint32_t, 4, ROUND32 ROUND32)
-WHOLE_FN(whole_8, uint64_t, 2, ROUND64)
+WHOLE_FN(whole_2, uint16_t, 8, ROUND16 ROUND16 ROUND16, false)
+WHOLE_FN(whole_asking_2, uint16_t, 8, ROUND16 ROUND16 ROUND16, true)
+WHOLE_FN(whole_4, uint32_t, 4, ROUND32 ROUND32, false)
+WHOLE_FN(whole_8, uint64_t, 2, ROUND64, false)
 #else
 enum { HAS_WHOLE = 0 };
-#define whole_2(d, ldd, s, s0) ((void)0)
-#define whole_4(d, ldd, s, s0) ((void)0)
-#define whole_8(d, ldd, s, s0) ((void)0)
+#define whole_2(d, ldd, s, s0, a, b) ((void)(a), (void)(b))
+#define whole_asking_2 whole_2
+#define whole_4(d, ldd, s, s0, a, b) ((void)(a), (void)(b))
+#define whole_8(d, ldd, s, s0, a, b) ((void)(a), (void)(b))
 #endif
-#define whole_1(d, ldd, s, s0) ((void)0)
+#define whole_1(d, ldd, s, s0, a, b) ((void)(a), (void)(b))
+#define whole_asking_1 whole_1
+#define whole_asking_4 whole_4
+#define whole_asking_8 whole_8
 
 #if defined(SIDE_PAST)
 /* Past the caches rows of dst are written by pieces, pairs of lines: single ones take twice as long. */
@@ -899,7 +912,8 @@ static __attribute__((noinline)) void gather_lines(char *to, const void *from, i
  * dst: those are best filled at once. AMD's hardware goes on fetching what lies beyond the last row of a diagonal, for
  * writing: of a block less high than wide, which is a thread's share of a transpose, those are another thread's. (Such blocks, the
  * bands of a sum with a transposed operand among them, are as fast or faster there without asking for lines.) A Zen 5 takes squares
- * of halves of lines, which need neither requests nor, a page apart, copies of lines, and instead of a diagonal fours of them. */
+ * of halves of lines, which need no copies of lines a page apart, and instead of a diagonal fours of them; only those of two bytes
+ * gain by requests, and not where they fill the second cache. */
 #define PACK(T, width)                                                                              \
     static inline void square_##width(T *d, int64_t ldd, const T *s, int64_t s0, int64_t ahead)     \
     {                                                                                               \
@@ -929,6 +943,7 @@ static __attribute__((noinline)) void gather_lines(char *to, const void *from, i
                        : apart % CROWDED                      ? DOWN                                \
                                                               : DIAGONAL;                                                \
         const bool crowded = s0 % FEW_SETS == 0 && !whole;                                          \
+        const bool asks = SIZE == 2 && w == FOURS && m * n * SIZE <= FOURS_MOST;                    \
         _Alignas(64) char lines[L * LINE];                                                          \
         square at = {0}, next;                                                                      \
         for (int64_t left = m / L * (n / L); left > 0; left--, at = next) {                         \
@@ -938,11 +953,15 @@ static __attribute__((noinline)) void gather_lines(char *to, const void *from, i
                 gather_lines(lines, from, s0 *SIZE, L);                                             \
                 from = (const T *)(const void *)lines;                                              \
             }                                                                                       \
-            if (whole)                                                                              \
-                whole_##width(d + at.i * ldd + at.j, ldd, from, s0);                                \
+            const int64_t to_next = ((next.i - at.i) * ldd + next.j - at.j) * SIZE;                 \
+            const int64_t from_next = (next.i - at.i + (next.j - at.j) * s0) * SIZE;                \
+            T *const to = d + at.i * ldd + at.j;                                                    \
+            if (whole && asks)                                                                      \
+                whole_asking_##width(to, ldd, from, s0, to_next, from_next);                        \
+            else if (whole)                                                                         \
+                whole_##width(to, ldd, from, s0, 0, 0);                                             \
             else                                                                                    \
-                square_##width(d + at.i * ldd + at.j, ldd, from, crowded ? L : s0,                  \
-                               share ? 0 : ((next.i - at.i) * ldd + next.j - at.j) * SIZE);         \
+                square_##width(to, ldd, from, crowded ? L : s0, share ? 0 : to_next);               \
         }                                                                                           \
     }                                                                                               \
     /* The same by way of strips of a few lines, rows of which are then written from end to end. */ \
