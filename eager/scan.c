@@ -146,8 +146,8 @@ static void rows_prod(void *v, int64_t n, void *s, unsigned add)
 
 static wf_scan_kernels kernels_of(const scan_job *j)
 {
-    static const wf_scan_kernels ints[2] = {{span_sum, rows_sum, NULL, NULL},
-                                            {span_prod, rows_prod, NULL, NULL}};
+    static const wf_scan_kernels ints[2] = {{span_sum, rows_sum, NULL, 1, NULL},
+                                            {span_prod, rows_prod, NULL, 1, NULL}};
     if (!j->floats) {
         return ints[j->product];
     }
@@ -231,7 +231,7 @@ static void tile_block(const scan_job *j, int64_t t, int64_t b, buffer *v, uint6
     const char *src = from(j, offset(j, o, c) + b * BLOCK * step);
     char *dst = to(j, (o * j->n + b * BLOCK) * j->inner + c);
     const unsigned add = j->totals ? 0 : levels_of(b);
-    const bool direct = j->direct && !j->totals && m % WF_SCAN_EVEN == 0;
+    const bool direct = j->direct && !j->totals && m % j->run.even == 0;
     const bool past = j->past && ((uintptr_t)dst | (uintptr_t)apart) % 64 == 0 && m % 16 == 0;
     for (int64_t r = b * BLOCK; r < end; r += WF_SCAN_ROWS) {
         const int64_t rows = end - r < WF_SCAN_ROWS ? end - r : WF_SCAN_ROWS;

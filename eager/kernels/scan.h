@@ -18,8 +18,7 @@ enum {
     WF_SCAN_ROWS = 8,
     WF_SCAN_WIDTH = 256,
     WF_SCAN_COLS = 264,
-    WF_SCAN_STATE = 3 + WF_SCAN_LEVELS - 1,
-    WF_SCAN_EVEN = 8 /* columns of a register of f64, at most */
+    WF_SCAN_STATE = 3 + WF_SCAN_LEVELS - 1
 };
 
 /* What is kept of a line or of a row of lines, [WF_SCAN_STATE][lines or WF_SCAN_COLS]: totals of the left halves of 8, 16 and 32 elements, then
@@ -30,10 +29,11 @@ typedef struct wf_scan_kernels {
     void (*span)(void *v, int64_t n, void *s, unsigned add);
     /* The same of 8 rows WF_SCAN_COLS apart of n columns; `add` has in bits 0 to 2 which eight of a group's it is. */
     void (*rows)(void *v, int64_t n, void *s, unsigned add);
-    /* The same of f32 at src, rows `step` apart, to dst, rows `apart`; n is a multiple of WF_SCAN_EVEN. past: past the caches,
+    /* The same of f32 at src, rows `step` apart, to dst, rows `apart`. past: past the caches,
      * whole lines of them, which the caller fences. NULL where there is none. */
     void (*rows_f32)(float *dst, int64_t apart, const float *src, int64_t step, int64_t n, void *s,
                      unsigned add, bool past);
+    int64_t even; /* columns of rows_f32 are a multiple of that */
     /* As span of integers x, whose order does not matter, to v, which may be x; n is any number. */
     void (*sum_i64)(uint64_t *v, const uint64_t *x, int64_t n, uint64_t *s, unsigned add);
 } wf_scan_kernels;

@@ -186,8 +186,21 @@ static void rows_f32(float *dst, int64_t apart, const float *src, int64_t step, 
             columns_f32(dst + c, apart, src + c, step, s + c, add, true, 2);
         else
             columns_f32(dst + c, apart, src + c, step, s + c, add, false, 2);
-    for (; c < n; c += VN)
+    for (; c + VN <= n; c += VN)
         columns_f32(dst + c, apart, src + c, step, s + c, add, past, 1);
+    if (c < n) { /* the last columns, part of a register */
+        const __mmask8 which = (__mmask8)((1u << (n - c)) - 1);
+        V v[8];
+        WF_UNROLL for (int k = 0; k < 8; k++)
+        {
+            v[k] = (V)_mm512_cvtps_pd(_mm256_maskz_loadu_ps(which, src + c + k * step));
+        }
+        eight_sum(v, s + c, add);
+        WF_UNROLL for (int k = 0; k < 8; k++)
+        {
+            _mm256_mask_storeu_ps(dst + c + k * apart, which, _mm512_cvtpd_ps((__m512d)v[k]));
+        }
+    }
 }
 #else
 /* Of a register of columns of eight rows of f32. */
@@ -253,9 +266,9 @@ static void rows_f32(float *dst, int64_t apart, const float *src, int64_t step, 
 #endif
 #if VN == 8
 const wf_scan_kernels WF_JOIN(wf_scan_kernels,
-                              WF_ISA)[1] = {{span_sum, rows_sum, ROWS_F32, sum_i64}};
+                              WF_ISA)[1] = {{span_sum, rows_sum, ROWS_F32, 1, sum_i64}};
 #else
 SCAN(prod, *, 1.0)
 const wf_scan_kernels WF_JOIN(wf_scan_kernels, WF_ISA)[2] = {
-    {span_sum, rows_sum, ROWS_F32, sum_i64}, {span_prod, rows_prod, NULL, NULL}};
+    {span_sum, rows_sum, ROWS_F32, 8, sum_i64}, {span_prod, rows_prod, NULL, 8, NULL}};
 #endif
