@@ -8,6 +8,7 @@
 
 #include "autograd/backward.h"
 #include "autograd/tape.h"
+#include "eager/borrow.h"
 #include "eager/alloc.h"
 #include "eager/device.h"
 #include "eager/profile.h"
@@ -173,8 +174,8 @@ static wf_meta *meta_to_look_at(wf_ctx *c, wf_slot *s)
 bool weft_has_grad(weft_tensor t)
 {
     wf_ctx *c = wf_ctx_get();
-    bool pinned;
-    wf_slot *s = c && t.slot < WF_ABSENT_SLOT ? wf_pin(c, t, &pinned, NULL) : NULL;
+    wf_hold how;
+    wf_slot *s = c && t.slot < WF_ABSENT_SLOT ? wf_take_hold(c, t, &how) : NULL;
     bool yes = false;
     wf_meta *m = s ? meta_to_look_at(c, s) : NULL;
     if (m) {
@@ -185,7 +186,7 @@ bool weft_has_grad(weft_tensor t)
         note_gradient(c, m, g, true);
     }
     if (s) {
-        closed(c, s, pinned, 0);
+        wf_end_hold(c, s, how);
     }
     return yes;
 }
@@ -209,9 +210,14 @@ weft_tensor(weft_grad)(weft_tensor t)
     if (!c) {
         return (weft_tensor){0, 0, UINT64_MAX};
     }
-    bool pinned;
+    bool pinned = false;
     int rc;
-    wf_slot *s = open_tensor(c, t, "grad", &pinned, &rc);
+    wf_hold how;
+    wf_slot *s = t.slot < WF_ABSENT_SLOT ? wf_take_hold(c, t, &how) : NULL;
+    if (!s) { /* says why not */
+        s = open_tensor(c, t, "grad", &pinned, &rc);
+        how = pinned ? WF_HOLD_PINNED : WF_HOLD_SCOPE;
+    }
     if (!s) {
         return t.slot == 0 && t.serial ? t : wf_last_error(c);
     }
@@ -222,7 +228,7 @@ weft_tensor(weft_grad)(weft_tensor t)
                   "mark it with weft_requires_grad_ (or weft_retain_grad) and run weft_backward");
         r = wf_last_error(c);
     }
-    closed(c, s, pinned, 0);
+    wf_end_hold(c, s, how);
     return r;
 }
 
