@@ -499,6 +499,15 @@ __attribute__((noinline)) static weft_status run_further(weft_jit *j, const weft
     return run_inside(j, in, n_in, out, c, NULL);
 }
 
+/* first: of the argument, or wf_nobody. */
+static inline weft_status run_as(weft_jit *j, const weft_tensor *in, int n_in, weft_tensor *out,
+                                 wf_ctx *c, wf_slot *first)
+{
+    return wf_lends_some(c)           ? run_further(j, in, n_in, out, c)
+           : c->scopes[c->depth].head ? run_inside(j, in, n_in, out, c, first)
+                                      : run_lent(j, in, n_in, out, c, first);
+}
+
 /* A call of one result whose first argument is not one that the seat knows; it has paid. It knows it from now on, if
  * a call may be made on it. */
 __attribute__((noinline)) static weft_status run_other(weft_jit *j, const weft_tensor *in, int n_in,
@@ -514,11 +523,11 @@ __attribute__((noinline)) static weft_status run_other(weft_jit *j, const weft_t
     if (!fits) {
         return refund(j, in, n_in, out);
     }
+    wf_slot *lends = how == WF_HOLD_LENT || wf_is_lent(c, a) ? a : &wf_nobody;
     if (how != WF_HOLD_PINNED) {
-        seat->known[in[0].slot % WF_KNOWN] =
-            (wf_seat_arg){in[0], how == WF_HOLD_LENT || wf_is_lent(c, a) ? a : &wf_nobody};
+        seat->known[in[0].slot % WF_KNOWN] = (wf_seat_arg){in[0], lends};
     }
-    return run_inside(j, in, n_in, out, c, wf_lends_some(c) ? NULL : &wf_nobody);
+    return run_as(j, in, n_in, out, c, lends);
 }
 
 STRAIGHT weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_tensor *out,
@@ -542,7 +551,5 @@ STRAIGHT weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in
     if (!is_same(in, &known->t)) {
         return run_other(j, in, n_in, out, c);
     }
-    return wf_lends_some(c)           ? run_further(j, in, n_in, out, c)
-           : c->scopes[c->depth].head ? run_inside(j, in, n_in, out, c, known->lends)
-                                      : run_lent(j, in, n_in, out, c, known->lends);
+    return run_as(j, in, n_in, out, c, known->lends);
 }
