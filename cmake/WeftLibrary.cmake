@@ -274,12 +274,6 @@ file(GLOB weft_short_loops CONFIGURE_DEPENDS eager/kernels/map_*.inc.c eager/ker
 set_property(SOURCE ${weft_short_loops} APPEND PROPERTY COMPILE_OPTIONS
     $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:GNU>>:-falign-loops=32> $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:GNU>>:-fno-align-jumps>)
 
-# What every small op runs through are some 80 functions, 400 lines of code: as many as a first cache of 32 KB holds, but for those that meet at one
-# place of it. Functions that begin with a line are fewer lines, so a call more or less (a trace, a region) drives fewer of them out.
-set_property(SOURCE eager/alloc.c eager/api.c eager/cpu/gemm.c eager/ctx.c eager/dispatch.c eager/matmul.c eager/quick.c eager/quick_rows.c
-    eager/site.c eager/slot.c eager/storage.c jit/call.c jit/call_region.c jit/ir/rows.c APPEND PROPERTY COMPILE_OPTIONS
-    $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:GNU>>:-falign-functions=64>)
-
 # Of the largest not at all (110 KB).
 set(weft_no_tails_sources eager/kernels/map_f64.inc.c eager/kernels/map_vjp_f64.inc.c eager/kernels/rowwise.inc.c)
 set_property(SOURCE ${weft_no_tails_sources} APPEND PROPERTY COMPILE_OPTIONS ${kernel_no_tails})
