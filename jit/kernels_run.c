@@ -8,8 +8,11 @@
  * Elements do not depend on one another, so chunks may be cut anywhere. Where more is moved than caches hold a chunk begins in memory
  * that nobody has asked for, and ends by waiting for stores that pass the caches: those are longer.
  */
+#include <stdatomic.h>
 #include <string.h>
 
+#include "eager/alloc.h"
+#include "eager/dense.h"
 #include "eager/exec.h"
 #include "eager/kernels/kernels.h"
 #include "eager/map.h"
@@ -251,6 +254,128 @@ static void run_tiles(const run *r, const wf_program_args *a)
                              .arg = r});
 }
 
+/* -- turned sources ------------------------------------------------------------------------------------------- */
+enum {
+    TURNED_PIECE = 1 << 16, /* elements: a few matrices, or */
+    TURNED_COLS = 1 << 10,  /* so many columns of some rows */
+    TURNED_LEAST = 1 << 13  /* as few in a thread's share as are worth a piece */
+};
+
+typedef struct turned {
+    const run *r;
+    const wf_program_args *a;
+    uint32_t which;                   /* sources */
+    int64_t each[WF_MAX_RANK];        /* extents of a piece */
+    int64_t count[WF_MAX_RANK];       /* pieces along an axis */
+    int64_t bytes[WF_PROGRAM_INPUTS]; /* a piece of a turned source, in whole lines */
+    int64_t all, moves;               /* bytes: of a piece of all of them, of the launch */
+    _Atomic int status;
+} turned;
+
+/* Neighbours of the last axis lie apart, those of another one do not. */
+static bool is_turned(const wf_view *v)
+{
+    int last = v->rank - 1;
+    while (last > 0 && v->dims[last] == 1)
+        last--;
+    if (last <= 0 || v->strides[last] == 0 || v->strides[last] == 1)
+        return false;
+    for (int i = 0; i < last; i++)
+        if (v->strides[i] == 1 && v->dims[i] > 4)
+            return true;
+    return false;
+}
+
+static wf_view piece_of(const turned *t, const wf_view *v, const int64_t *at)
+{
+    wf_view part = *v;
+    for (int i = 0; i < v->rank; i++)
+        part = wf_view_narrow(part, i, at[i],
+                              v->dims[i] - at[i] < t->each[i] ? v->dims[i] - at[i] : t->each[i]);
+    return part;
+}
+
+static void turned_task(void *arg, int64_t begin, int64_t end)
+{
+    turned *t = arg;
+    const wf_program *p = &t->r->k->program;
+    char *room = wf_scratch((size_t)t->all);
+    if (!room) {
+        atomic_store_explicit(&t->status, WEFT_ENOMEM, memory_order_relaxed);
+        return;
+    }
+    for (int64_t piece = begin; piece < end; piece++) {
+        wf_view dst[WF_PROGRAM_OUTPUTS], src[WF_PROGRAM_INPUTS];
+        int64_t at[WF_MAX_RANK], left = piece;
+        char *to = room;
+        for (int i = t->a->dst[0].rank; i-- > 0; left /= t->count[i])
+            at[i] = left % t->count[i] * t->each[i];
+        for (int k = 0; k < p->noutput; k++)
+            dst[k] = piece_of(t, &t->a->dst[k], at);
+        for (int k = 0; k < p->ninput; k++) {
+            src[k] = piece_of(t, &t->a->src[k], at);
+            if (t->which >> k & 1) {
+                const wf_view straight = wf_view_dense(to, src[k].dtype, src[k].rank, src[k].dims);
+                wf_copy(&straight, &src[k]);
+                src[k] = straight;
+                to += t->bytes[k];
+            }
+        }
+        wf_program_args a = *t->a;
+        a.dst = dst;
+        a.src = src;
+        a.beside += t->moves;
+        run one = *t->r;
+        if (flatten(&one, dst, src)) {
+            one.flags = t->moves + t->a->beside >= WF_STREAM_FROM && may_stream(&one, &a)
+                            ? WF_LAUNCH_STREAM
+                            : 0;
+            launch(&one, one.ptr, 0, one.n);
+        } else {
+            run_tiles(&one, &a);
+        }
+    }
+    wf_kernels_now()->fence();
+    wf_scratch_free(room, (size_t)t->all);
+}
+
+/* Runs r that way if it is one for it. *status is set then. */
+static bool run_turned(const run *r, const wf_program_args *a, int *status)
+{
+    const wf_program *p = &r->k->program;
+    const wf_view *v = &a->dst[0];
+    turned t = {.r = r, .a = a};
+    const int64_t all = wf_view_numel(v), share = all / wf_num_threads();
+    const int64_t piece = share > TURNED_PIECE   ? TURNED_PIECE
+                          : share < TURNED_LEAST ? TURNED_LEAST
+                                                 : share;
+    int64_t n = 1, pieces = 1;
+    for (int k = 0; k < p->ninput; k++)
+        t.which |= !(r->k->one >> k & 1) && is_turned(&a->src[k]) ? 1u << k : 0;
+    if (!t.which || r->draws || all < TURNED_LEAST)
+        return false;
+    for (int k = 0; k < p->noutput; k++) /* what a piece writes another one may read */
+        for (int j = 0; j < p->ninput; j++)
+            if (a->dst[k].data == a->src[j].data)
+                return false;
+    for (int i = v->rank; i-- > 0; n *= t.each[i]) {
+        const int64_t most = i == v->rank - 1 ? TURNED_COLS : n < piece ? piece / n : 1;
+        t.each[i] = v->dims[i] < most ? v->dims[i] : most;
+        t.count[i] = (v->dims[i] + t.each[i] - 1) / t.each[i];
+        pieces *= t.count[i];
+    }
+    for (int k = 0; k < p->ninput; k++)
+        if (t.which >> k & 1) {
+            t.bytes[k] = (n * (int64_t)wf_dtype_size(a->src[k].dtype) + LINE - 1) / LINE * LINE;
+            t.all += t.bytes[k];
+        }
+    t.moves = bytes_moved(r, a);
+    atomic_init(&t.status, 0);
+    (pieces > 2 ? wf_parallel_for : wf_parallel_awake)(pieces, 1, turned_task, &t);
+    *status = atomic_load(&t.status);
+    return true;
+}
+
 /* The bits of one element; those of the usual type without a call. */
 static uint64_t bits_of(const void *p, int dtype)
 {
@@ -283,8 +408,11 @@ int wf_jitk_run(const wf_jitk *k, const wf_program_args *a)
     r.flags = 0;
     r.grain = grain_of(p);
     if (!flatten(&r, a->dst, a->src)) {
-        run_tiles(&r, a);
-        return 0;
+        int status = 0;
+        r.n = wf_view_numel(&a->dst[0]);
+        if (!run_turned(&r, a, &status))
+            run_tiles(&r, a);
+        return status;
     }
     if (r.n == 0)
         return 0;

@@ -55,6 +55,60 @@ Test(kernels, random_programs_at_every_width)
 }
 
 /* Every row in a chain x -> row -> multiply and cast, and with its derivative beside it. */
+/* Sources that are turned go by pieces of all operands: whole matrices, rows of one, columns of wide ones, and what is left at each end; beside a
+ * row's or a column's elements. The last, of f32 alone, is more than the caches hold. */
+Test(kernels, turned_sources)
+{
+    NEED_LLVM();
+    static const int64_t dims[][3] = {{1, 90, 130},  {3, 128, 128}, {1, 300, 1500},
+                                      {5, 40, 2050}, {70, 9, 31},   {2, 1030, 1100}};
+    static const int types[] = {WEFT_F32, WEFT_BF16, WEFT_F64, WEFT_I32};
+    enum { NDIMS = sizeof dims / sizeof *dims };
+    for (int z = 0; z < NDIMS * 4; z++) {
+        static wf_program p;
+        const int64_t *d = dims[z % NDIMS];
+        const int type = types[z / NDIMS], compute = type == WEFT_BF16 ? WEFT_F32 : type;
+        int v[4], sum;
+        operands o;
+        if (z % NDIMS == NDIMS - 1 && type != WEFT_F32)
+            continue;
+        wf_program_init(&p);
+        for (int i = 0; i < 4; i++)
+            v[i] = wf_program_cast(&p, wf_program_input(&p, type), compute);
+        sum = wf_program_map(&p, WF_OP_SUB, compute, 2, (int[]){v[0], v[1]});
+        sum = wf_program_map(&p, WF_OP_MUL, compute, 2, (int[]){sum, v[2]});
+        wf_program_output(&p, wf_program_cast(&p, sum, type));
+        sum = wf_program_map(&p, WF_OP_SUB, compute, 2, (int[]){v[3], sum});
+        wf_program_output(&p, wf_program_cast(&p, sum, type));
+        cr_assert_eq(wf_program_finish(&p), 0);
+        make_operands(&o, &p, 2, (int64_t[]){d[0] * d[1], d[2]}, true, z);
+        for (int i = 0; i < 6; i++) {
+            wf_view *x = i < 4 ? &o.src[i] : &o.dst[i - 4];
+            x->rank = 3;
+            memcpy(x->dims, d, 3 * sizeof *d);
+            x->strides[0] = d[1] * d[2];
+            x->strides[1] = d[2];
+            x->strides[2] = 1;
+        }
+        o.src[1].strides[1] = 1; /* turned, */
+        o.src[1].strides[2] = d[1];
+        o.src[2].strides[0] = z % 2 ? 0 : o.src[2].strides[0]; /* the first of it for all, */
+        o.src[2].strides[1] = z % 3 ? 1 : d[2];
+        o.src[2].strides[2] = z % 3 ? d[1] : 1;
+        o.src[3].strides[0] = o.src[3].strides[z % 2 + 1] = 0; /* a row or a column */
+        o.src[3].strides[2 - z % 2] = 1;
+        o.want[0].rank = o.want[1].rank = 3;
+        for (int i = 0; i < 2; i++) {
+            memcpy(o.want[i].dims, o.dst[i].dims, sizeof o.dst[i].dims);
+            memcpy(o.want[i].strides, o.dst[i].strides, sizeof o.dst[i].strides);
+        }
+        wf_jitk *k = wf_jitk_get(&p, &(wf_jitk_opts){.sync = true});
+        run_both(k, &p, &o, 0);
+        wf_jitk_release(k);
+        drop_operands(&o);
+    }
+}
+
 Test(kernels, every_row_fused)
 {
     NEED_LLVM();
