@@ -315,7 +315,8 @@ static weft_tensor replace_smoothly(const places *p, weft_tensor lines, weft_ten
         tall[i] = each[i] = 1;
     }
     const weft_tensor hit = wf_api_reshape(w.hit, p->rank, tall);
-    weft_tensor wins = wf_op2(WF_OP_EQUAL, NULL, take_lines(w.source, at), range(m));
+    const weft_tensor winner = take_lines(w.source, at);
+    weft_tensor wins = wf_op2(WF_OP_EQUAL, NULL, winner, range(m));
     wins = wf_api_reshape(wins, p->rank, each);
     lines = wf_op3(WF_OP_WHERE, NULL, hit, weft_f(-0.0), lines);
     values = wf_op3(WF_OP_WHERE, NULL, wins, values, weft_f(-0.0));
