@@ -268,6 +268,65 @@ static void give_error(weft_tensor *const out[3], weft_tensor error)
     }
 }
 
+/* Hands results to the scope around `scope`, those that are asked for; `error` where nothing was made. */
+static weft_status hand_over(weft_scope scope, weft_tensor *const out[3], const weft_tensor made[3],
+                             weft_tensor error)
+{
+    weft_status rc = wf_is_none(error) ? WEFT_OK : weft_error_status(error);
+    for (int i = 0; i < 3 && rc == WEFT_OK; i++) {
+        rc = out[i] ? weft_error_status(made[i]) : WEFT_OK;
+    }
+    for (int i = 0; i < 3 && rc == WEFT_OK; i++) {
+        if (out[i]) {
+            *out[i] = weft_scope_give(scope, made[i]);
+        }
+    }
+    return rc;
+}
+
+/* Of elements of one byte: they are counted. */
+static weft_status unique_bytes(weft_tensor x, const wf_type *type, weft_scope scope,
+                                weft_tensor *const out[3])
+{
+    enum { VALUES = 256, TABLES = 4 /* equal bytes one after the other would wait */ };
+    const int sign = type->dtype == WEFT_I8 ? 0x80 : 0;
+    weft_tensor error = WEFT_NONE, made[3] = {WEFT_NONE, WEFT_NONE, WEFT_NONE};
+    int64_t seen[TABLES][VALUES] = {{0}}, group[VALUES], groups = 0, n = wf_type_numel(type);
+    uint8_t *v = elements("unique", wf_api_reshape(x, 1, &n), (weft_dtype)type->dtype, &n, &error);
+    int64_t *value = v ? integers("unique", VALUES, &error) : NULL;
+    int64_t *count = value ? integers("unique", VALUES, &error) : NULL;
+    int64_t *member = count ? integers("unique", out[1] ? n : 1, &error) : NULL;
+    if (member) {
+        for (int64_t i = 0; i < n; i++) {
+            seen[i % TABLES][v[i]]++;
+        }
+        for (int k = 0; k < VALUES; k++) {
+            const int b = k ^ sign;
+            const int64_t times = seen[0][b] + seen[1][b] + seen[2][b] + seen[3][b];
+            group[b] = groups;
+            if (times > 0) {
+                value[groups] = k - sign;
+                count[groups++] = times;
+            }
+        }
+        for (int64_t i = 0; out[1] && i < n; i++) {
+            member[i] = group[v[i]];
+        }
+        made[0] = (weft_cast)(from_host(value, weft_shape(groups), x), (weft_dtype)type->dtype);
+        made[2] = from_host(count, weft_shape(groups), x);
+        if (out[1]) {
+            made[1] = from_host(member, weft_shape_from(type->rank, type->dims), x);
+        } else {
+            wf_mfree(member);
+        }
+    } else {
+        wf_mfree(count);
+        wf_mfree(value);
+    }
+    wf_mfree(v);
+    return hand_over(scope, out, made, error);
+}
+
 /* Hands the results to the scope around `scope`; what is not asked for is freed. */
 static weft_status unique(weft_tensor x, const wf_type *type, weft_scope scope,
                           weft_tensor *const out[3])
@@ -293,18 +352,11 @@ static weft_status unique(weft_tensor x, const wf_type *type, weft_scope scope,
     } else {
         wf_mfree(d.first);
         wf_mfree(d.member);
+        made[0] = made[1] = made[2] = error;
     }
     wf_mfree(d.starts);
     wf_mfree(d.order);
-    for (int i = 0; i < 3; i++) {
-        rc = !d.count ? weft_error_status(error) : rc != WEFT_OK ? rc : weft_error_status(made[i]);
-    }
-    for (int i = 0; i < 3 && rc == WEFT_OK; i++) {
-        if (out[i]) {
-            *out[i] = weft_scope_give(scope, made[i]);
-        }
-    }
-    return rc;
+    return hand_over(scope, out, made, error);
 }
 
 weft_status(weft_unique)(weft_tensor x, weft_tensor *values, weft_tensor *inverse,
@@ -319,7 +371,7 @@ weft_status(weft_unique)(weft_tensor x, weft_tensor *values, weft_tensor *invers
     WF_CALLED(w, "unique", x);
     weft_scope s = weft_scope_begin();
     weft_no_grad_begin();
-    weft_status rc = unique(x, &a.type, s, out);
+    weft_status rc = (wf_dtype_size(a.type.dtype) == 1 ? unique_bytes : unique)(x, &a.type, s, out);
     weft_no_grad_end();
     weft_scope_end(s);
     if (rc != WEFT_OK) {

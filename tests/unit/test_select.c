@@ -205,7 +205,7 @@ static void check_unique(weft_dtype dt, uint64_t seed)
     test_rng rng = {seed};
     double v[N], values[N], back[N], counts[N];
     for (int i = 0; i < N; i++) {
-        v[i] = (double)test_between(&rng, 0, dt == WEFT_BOOL ? 1 : 20);
+        v[i] = (double)test_between(&rng, dt == WEFT_I8 ? -9 : 0, dt == WEFT_BOOL ? 1 : 20);
     }
     if (test_is_float((int)dt)) {
         v[3] = v[40] = NAN;
@@ -237,7 +237,7 @@ static void check_unique(weft_dtype dt, uint64_t seed)
 
 Test(values, unique)
 {
-    static const weft_dtype types[] = {WEFT_BOOL, WEFT_U8,   WEFT_I16, WEFT_I64,
+    static const weft_dtype types[] = {WEFT_BOOL, WEFT_U8,   WEFT_I8,  WEFT_I16, WEFT_I64,
                                        WEFT_F16,  WEFT_BF16, WEFT_F32, WEFT_F64};
     weft_scope sc = weft_scope_begin();
     for (int t = 0; t < COUNT(types); t++) {
@@ -246,6 +246,16 @@ Test(values, unique)
     weft_tensor u = WEFT_NONE, c;
     cr_assert_eq(weft_unique(weft_zeros(weft_shape(0, 3), WEFT_F32), &u, NULL, &c), WEFT_OK);
     IS(u, weft_shape(0), 0);
+    cr_assert_eq(weft_unique(weft_zeros(weft_shape(0, 3), WEFT_U8), &u, &c, NULL), WEFT_OK);
+    IS(u, weft_shape(0), 0);
+    cr_assert_eq(weft_numel(c), 0);
+    cr_assert_eq(weft_unique(weft_b(true), &u, &c, NULL), WEFT_OK, "%s", weft_last_error());
+    IS(u, weft_shape(1), 1);
+    cr_assert(weft_rank(c) == 0 && weft_item_i64(c) == 0);
+    const uint8_t bytes[] = {255, 0, 7, 255, 7};
+    cr_assert_eq(weft_unique(weft_from_data(bytes, weft_shape(5), WEFT_U8), &u, NULL, NULL),
+                 WEFT_OK);
+    IS(u, weft_shape(3), 0, 7, 255);
     cr_assert_eq(weft_unique(weft_i(4), &u, NULL, &c), WEFT_OK, "%s", weft_last_error());
     IS(u, weft_shape(1), 4);
     IS(c, weft_shape(1), 1);
