@@ -98,6 +98,11 @@ static int target_check(wf_call *k, wf_slot *dst)
     } else if ((dst->flags & WF_SLOT_REQUIRES_GRAD) && wf_grad_enabled(k->c)) {
         wf_fail(&k->why, WEFT_EGRAD, "the target is a leaf that requires a gradient");
         wf_hint(&k->why, "update parameters between weft_no_grad_begin and weft_no_grad_end");
+    } else if ((dst->flags & WF_SLOT_UNRECORDED) && wf_grad_enabled(k->c)) {
+        wf_fail(&k->why, WEFT_EGRAD,
+                "the target is a view, made while recording was off, of a value with a history");
+        wf_hint(&k->why, "make the view anew, or write between weft_no_grad_begin and "
+                         "weft_no_grad_end; weft_detach is for what shall have no history");
     } else if (dst->st->broken == WF_ARRIVING) {
         wf_storage_arrive(dst->st, &k->why); /* else it would arrive over what is written */
     }

@@ -356,7 +356,7 @@ bool wf_quick(wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc, const weft_ten
 ALWAYS bool is_writable(const wf_ctx *c, const wf_slot *d)
 {
     return is_plain(d->st, NULL) && !d->st->read_only &&
-           d->st->inline_data != WF_STORAGE_EXTERNAL && !(wf_grad_enabled(c) && wf_slot_tracked(d));
+           d->st->inline_data != WF_STORAGE_EXTERNAL && !(wf_grad_enabled(c) && wf_slot_watched(d));
 }
 
 /* Operand s is the target itself, or has no byte in common with it. */

@@ -73,6 +73,7 @@ enum { WF_INLINE_RANK = 6 };
 #define WF_SLOT_REQUIRES_GRAD 2u /* leaf that wants a gradient */
 #define WF_SLOT_GRADIENT 4u      /* kept by the library as a gradient, not by the user */
 #define WF_SLOT_APART 8u         /* a view that was not recorded: wf_slot_apart */
+#define WF_SLOT_UNRECORDED 16u   /* because recording was off: a write while it is on is refused */
 
 typedef struct wf_hook {
     uint64_t id;
@@ -835,8 +836,16 @@ static inline void wf_slot_view_made(const wf_ctx *c, wf_op op, const wf_slot *s
     const bool cut = op == WF_OP_DETACH || (!wf_grad_enabled(c) && wf_slot_tracked(s));
     if (__builtin_expect(cut || (s->flags & WF_SLOT_APART) != 0, 0)) {
         r->flags |= WF_SLOT_APART;
+        r->flags |= op == WF_OP_DETACH ? 0
+                    : cut              ? WF_SLOT_UNRECORDED
+                                       : s->flags & WF_SLOT_UNRECORDED;
         r->node_gen = cut ? s->st->root_gen : s->node_gen;
     }
+}
+/* Does a write to s need a look at the tape, where recording is on? */
+static inline bool wf_slot_watched(const wf_slot *s)
+{
+    return (s->flags & WF_SLOT_UNRECORDED) != 0 || wf_slot_tracked(s);
 }
 
 #endif

@@ -507,7 +507,7 @@ static bool is_target(const wf_trace *t, int dtype, wf_slot *d)
 {
     return !d->ext && d->dtype == dtype && is_plain(d->st, &t->base) && !d->st->read_only &&
            d->st->inline_data != WF_STORAGE_EXTERNAL && wf_slot_row_major(d) > 0 &&
-           !(wf_grad_enabled(t->c) && wf_slot_tracked(d));
+           !(wf_grad_enabled(t->c) && wf_slot_watched(d));
 }
 
 static bool map_into(met *k, wf_trace *t, wf_op op, int nsrc, const weft_tensor *src, wf_slot *d,

@@ -159,8 +159,8 @@ WEFT_API weft_tensor weft_logical_xor(weft_tensor a, weft_tensor b);   /* of a !
  * x[...] := op(x, ...): written through x's view, seen by every tensor on the same memory, counted in
  * weft_write_count, recorded for gradients. Operands broadcast to x, never x to them; the result is
  * rounded to x's dtype, whose kind (bool < integer < float) must not be lower (WEFT_EDTYPE). Operands may overlap x.
- * Refused: read-only memory, views with several indices on one element (WEFT_ESHAPE), leaves that require grad
- * (outside weft_no_grad_begin / _end: WEFT_EGRAD). */
+ * Refused: read-only memory, views with several indices on one element (WEFT_ESHAPE), leaves that require grad, and views
+ * that were made between weft_no_grad_begin and _end of a tensor that gradients flow to (both outside of these: WEFT_EGRAD). */
 /* x := value, converted as weft_cast converts, whatever the kinds; value may be on another device. */
 WEFT_API weft_status weft_copy_(weft_tensor x, weft_tensor value);
 /* integers: truncated; WEFT_EINVALID if x's type does not hold it */

@@ -378,6 +378,52 @@ Test(constants, views_apart)
     }
 }
 
+/* A write through a view that was made where recording was off would change a value behind its history's back. */
+Test(constants, unrecorded_views_are_written_where_recording_is_off)
+{
+    for (int n = 0; n < 6; n++) {
+        const int written = n % 3; /* nothing, a leaf; a result; a result in place */
+        weft_scope sc = weft_scope_begin();
+        weft_jit *j = n < 3 ? NULL : weft_jit_trace(NULL, NULL, .always_record = true);
+        cr_assert_eq(j ? weft_jit_begin(j) : WEFT_OK, WEFT_OK);
+        weft_tensor x = weft_ones(weft_shape(2, 3), WEFT_F32), y = x;
+        weft_requires_grad_(x, true);
+        y = written ? weft_mul(x, weft_f(2)) : y;
+        cr_assert_eq(written > 1 ? weft_exp_(y) : WEFT_OK, WEFT_OK);
+        weft_no_grad_begin();
+        weft_tensor v = weft_select(y, 0, 1), w = weft_slice(v, 0, 0, 2, 1);
+        weft_no_grad_end();
+        const weft_tensor u = weft_slice(v, 0, 1, 3, 1), of[] = {v, w, u};
+        for (int k = 0; k < 3; k++) {
+            cr_expect_eq(weft_mul_(of[k], weft_f(3)), WEFT_EGRAD, "%d, %d", written, k);
+            cr_expect_eq(weft_zero_(of[k]), WEFT_EGRAD, "%d, %d", written, k);
+            cr_expect_eq(weft_copy_(of[k], weft_i(1)), WEFT_EGRAD, "%d, %d", written, k);
+            cr_expect_eq(weft_add_(of[k], weft_reshape(y, weft_shape(3, 2))), WEFT_EGRAD);
+        }
+        weft_no_grad_begin();
+        cr_expect_eq(weft_mul_(u, weft_f(3)), WEFT_OK, "%s", weft_last_error());
+        weft_no_grad_end();
+        cr_expect_eq(weft_mul_(weft_detach(u), weft_f(3)), WEFT_OK, "%s", weft_last_error());
+        cr_expect_eq(weft_mul_(weft_clone(u), weft_f(3)), WEFT_OK, "%s", weft_last_error());
+        cr_assert_eq(j ? weft_jit_end(j) : WEFT_OK, WEFT_OK, "%s", weft_last_error());
+        weft_jit_free(j);
+        weft_scope_end(sc);
+    }
+    weft_scope sc = weft_scope_begin(); /* of what has no history there is nothing to go behind */
+    weft_tensor z = weft_zeros(weft_shape(3), WEFT_F32), x = weft_ones(weft_shape(2), WEFT_F32), g;
+    weft_requires_grad_(x, true);
+    weft_no_grad_begin();
+    weft_tensor v = weft_slice(z, 0, 0, 2, 1);
+    weft_no_grad_end();
+    cr_assert_eq(weft_add_(v, weft_mul(x, weft_f(4))), WEFT_OK, "%s", weft_last_error());
+    const weft_tensor y = weft_sum(z);
+    cr_assert_eq(
+        weft_grad_of(.outputs = &y, .n_outputs = 1, .inputs = &x, .n_inputs = 1, .grads = &g),
+        WEFT_OK, "%s", weft_last_error());
+    cr_expect_eq(weft_item_f64(weft_sum(g)), 8);
+    weft_scope_end(sc);
+}
+
 /* Backpropagation that is cut off by detach, of a state that is written in place: the tape does not grow. */
 Test(constants, a_state_that_is_cut_off_has_no_past)
 {
