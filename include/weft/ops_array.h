@@ -293,7 +293,7 @@ WEFT_API weft_tensor weft_zeros_like(weft_tensor x);
 WEFT_API weft_tensor weft_ones_like(weft_tensor x);
 WEFT_API weft_tensor weft_full_like(weft_tensor x, double value);
 /* start, start + step, ... before stop; ceil((stop - start) / step) elements. Default dtype: i64 if all
- * three are whole numbers, else f32. */
+ * three are whole numbers, else f32. Of an integer type start and step are whole (WEFT_EINVALID). */
 WEFT_API weft_tensor weft_arange(double start, double stop, double step WEFT_OR(1),
                                  weft_dtype dtype WEFT_OR(WEFT_DTYPE_DEFAULT));
 /* n >= 0 evenly spaced values, both ends included; n = 1: start. */
