@@ -161,7 +161,8 @@ WEFT_API weft_tensor weft_logical_xor(weft_tensor a, weft_tensor b);   /* of a !
  * rounded to x's dtype, whose kind (bool < integer < float) must not be lower (WEFT_EDTYPE). Operands may overlap x.
  * Refused: read-only memory, views with several indices on one element (WEFT_ESHAPE), leaves that require grad, and views
  * that were made between weft_no_grad_begin and _end of a tensor that gradients flow to (both outside of these: WEFT_EGRAD). */
-/* x := value, converted as weft_cast converts, whatever the kinds; value may be on another device. */
+/* x := value, converted as weft_cast converts, whatever the kinds (of a tensor: a number's is not above x's, WEFT_EDTYPE); value
+ * may be on another device. */
 WEFT_API weft_status weft_copy_(weft_tensor x, weft_tensor value);
 /* integers: truncated; WEFT_EINVALID if x's type does not hold it */
 WEFT_API weft_status weft_fill_(weft_tensor x, double value);
