@@ -82,7 +82,8 @@ WEFT_API void weft_graph_free(weft_graph *g);
 WEFT_API weft_status weft_graph_to(weft_graph *g, weft_device device);
 /* Checks the inputs' types, binds symbols to their extents and runs. out receives new handles of the current
  * scope, or empty ones that carry the error; in and out may be one array. WEFT_EDTYPE, WEFT_ESHAPE (naming input, axis and symbol; of a size
- * out of a symbol's range, or no multiple, also the op that cannot have it), a kernel's errors. */
+ * out of a symbol's range, or no multiple, also the op that cannot have it), a kernel's errors. In a trace it reads its inputs, which
+ * breaks the trace. */
 WEFT_API weft_status weft_graph_run(weft_graph *g, const weft_tensor *in, int n_in,
                                     weft_tensor *out, int n_out);
 
