@@ -3,7 +3,8 @@
  *
  * Operands that are contiguous, or one element, are read and written in place, chunk by chunk. Everything
  * else goes through the tile loop of eager/map.c, with the kernel in the place of the row: strided operands
- * are packed into tiles that stay in L1.
+ * are packed into tiles that stay in L1. Sources that are turned (a transposed matrix) would be picked there from as many lines as
+ * a tile has elements: they are turned first, for a piece of all operands at a time, by the copy that is made for that.
  *
  * Elements do not depend on one another, so chunks may be cut anywhere. Where more is moved than caches hold a chunk begins in memory
  * that nobody has asked for, and ends by waiting for stores that pass the caches: those are longer.
