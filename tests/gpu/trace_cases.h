@@ -126,6 +126,7 @@ static void check_breaks(void)
     int n = weft_jit_breaks(j, b, 8), to = 0;
     for (int i = 0; i < n; i++) {
         to += strcmp(b[i].op, "to") == 0 || strcmp(b[i].op, "an op on another device") == 0;
+        cr_assert(strstr(b[i].site, "trace_cases.h:"), "%s at '%s'", b[i].op, b[i].site);
     }
     cr_assert_geq(n, 2);
     cr_assert_geq(to, 1);
