@@ -168,10 +168,12 @@ IN_REGISTERS(min_f32, least_four, least_eight)
     {                                                                                              \
         lanes, name##_block, name##_start, sign, ordered                                           \
     }
+#define ADD_F32(lanes) ROW_BY(lanes, add_f32, UINT64_C(1) << 31, true)
+#define MIN_F32(lanes) ROW_BY(lanes, min_f32, UINT64_C(1) << 31, false)
 static const wf_llr_folding foldings[WF_LLR_FOLDS] = {
-    [WF_LLR_ADD_F32] = ROW(add_f32, UINT64_C(1) << 31, true),
+    [WF_LLR_ADD_F32] = ADD_F32(add_f32),
     [WF_LLR_MUL_F32] = ROW(mul_f32, UINT64_C(1) << 31, true),
-    [WF_LLR_MIN_F32] = ROW(min_f32, UINT64_C(1) << 31, false),
+    [WF_LLR_MIN_F32] = MIN_F32(min_f32),
     [WF_LLR_ADD_F64] = ROW(add_f64, UINT64_C(1) << 63, true),
     [WF_LLR_MUL_F64] = ROW(mul_f64, UINT64_C(1) << 63, true),
     [WF_LLR_MIN_F64] = ROW(min_f64, UINT64_C(1) << 63, false),
@@ -185,8 +187,8 @@ static const wf_llr_folding foldings[WF_LLR_FOLDS] = {
 
 const wf_llr_folding *wf_llr_folding_of(wf_llr_fold fold)
 {
-    static const wf_llr_folding add = ROW_BY(add_f32_avx2, add_f32, UINT64_C(1) << 31, true);
-    static const wf_llr_folding min = ROW_BY(min_f32_avx2, min_f32, UINT64_C(1) << 31, false);
+    static const wf_llr_folding add = ADD_F32(add_f32_avx2);
+    static const wf_llr_folding min = MIN_F32(min_f32_avx2);
     if (fold == WF_LLR_ADD_F32 && __builtin_cpu_supports("avx2"))
         return &add;
     if (fold == WF_LLR_MIN_F32 && __builtin_cpu_supports("avx2"))
