@@ -137,7 +137,8 @@ static int run_chosen(wf_plan *p, wf_plan_args *a, wf_why *why)
 int wf_plan_run(wf_plan *p, wf_plan_args *a, wf_why *why)
 {
     int64_t start = wf_prof_start();
-    const bool held = a->device && !p->validates; /* validation waits within the run: it is told there */
+    const bool held =
+        a->device && !p->validates; /* validation waits within the run: it is told there */
     if (held) {
         wf_cuda_op_hold(true);
     }
