@@ -44,6 +44,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,6 +100,8 @@ static struct pool {
     int cpus;        /* set once */
     worker workers[MAX_THREADS];
 } pool;
+_Static_assert(offsetof(struct pool, grain) + sizeof(int64_t) <= 64,
+               "a job and the range of its chunks are one line");
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 /* Inside a chunk of a job (not of an inline run: nested work there may find the pool free). */

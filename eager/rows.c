@@ -1,7 +1,7 @@
 /*
  * eager/rows.c -- see eager/rows.h.
  *
- * Invariant: how rows are grouped into tasks depends on shape only and never on results.
+ * Invariant: no result depends on which rows are a task or are converted together.
  */
 #include "eager/rows.h"
 
@@ -230,9 +230,9 @@ int wf_rows_run(const wf_row_job *job, wf_why *why)
     }
     const int64_t worth =
         (r.direct || r.stream ? PAST_TASK_ELEMENTS : ROW_TASK_ELEMENTS) / job->n + 1;
-    /* kernels take four rows at once */
-    wf_shares shares =
-        wf_even_shares(job->rows, worth, ROW_AWAKE / job->n + 1, job->many != NULL ? 4 : 1);
+    /* kernels take four rows at once; of long ones each is worth more than that */
+    wf_shares shares = wf_even_shares(job->rows, worth, ROW_AWAKE / job->n + 1,
+                                      job->many != NULL && worth > 4 ? 4 : 1);
     r.grain = shares.grain;
     size_t bytes = 0;
     const int64_t fit = r.slots > 0 ? GROUP_BYTES / (r.slots * row_bytes) : 0;

@@ -1,6 +1,6 @@
 /*
  * tests/unit/test_awake.c -- work of a few microseconds that is shared with workers which are awake has the bits of one
- * thread.
+ * thread; few rows that are worth a thread each get one each.
  *
  * ctest: threads
  */
@@ -114,6 +114,10 @@ static weft_tensor do_layer_norm(void)
 {
     return weft_layer_norm(some);
 }
+static weft_tensor do_rms_norm(void)
+{
+    return weft_rms_norm(some);
+}
 static weft_tensor do_layer_norm_half(void)
 {
     return weft_layer_norm(half);
@@ -177,4 +181,22 @@ Test(awake, bits, .timeout = 120)
     weft_free(long_row);
     weft_free(some);
     weft_free(over);
+}
+
+/* Workers are started by the first work that is worth waking them for: two rows are, whatever goes four at a time. */
+Test(awake, few_long_rows, .timeout = 120)
+{
+    static const case_fn some_cases[] = {do_layer_norm, do_rms_norm, do_softmax, do_sum_over};
+    static const int64_t rows[] = {2, 4};
+    weft_manual_seed(3);
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        some = over = weft_keep(weft_randn(weft_shape(rows[k], 1 << 17), WEFT_F32));
+        for (size_t c = 0; c < sizeof some_cases / sizeof *some_cases; c++) {
+            wf_pool_shutdown();
+            weft_set_num_threads(2);
+            weft_free(some_cases[c]());
+            cr_assert_eq(wf_pool_workers(), 1, "case %zu of %lld rows", c, (long long)rows[k]);
+        }
+        weft_free(some);
+    }
 }
