@@ -9,7 +9,6 @@
  * Elements do not depend on one another, so chunks may be cut anywhere. Where more is moved than caches hold a chunk begins in memory
  * that nobody has asked for, and ends by waiting for stores that pass the caches: those are longer.
  */
-#include <stdatomic.h>
 #include <string.h>
 
 #include "eager/alloc.h"
@@ -270,7 +269,6 @@ typedef struct turned {
     int64_t count[WF_MAX_RANK];       /* pieces along an axis */
     int64_t bytes[WF_PROGRAM_INPUTS]; /* a piece of a turned source, in whole lines */
     int64_t all, moves;               /* bytes: of a piece of all of them, of the launch */
-    _Atomic int status;
 } turned;
 
 /* Neighbours of the last axis lie apart, those of another one do not. */
@@ -301,10 +299,7 @@ static void turned_task(void *arg, int64_t begin, int64_t end)
     turned *t = arg;
     const wf_program *p = &t->r->k->program;
     char *room = wf_scratch((size_t)t->all);
-    if (!room) {
-        atomic_store_explicit(&t->status, WEFT_ENOMEM, memory_order_relaxed);
-        return;
-    }
+    const uint32_t which = room ? t->which : 0; /* (without memory tiles pick them) */
     for (int64_t piece = begin; piece < end; piece++) {
         wf_view dst[WF_PROGRAM_OUTPUTS], src[WF_PROGRAM_INPUTS];
         int64_t at[WF_MAX_RANK], left = piece;
@@ -315,7 +310,7 @@ static void turned_task(void *arg, int64_t begin, int64_t end)
             dst[k] = piece_of(t, &t->a->dst[k], at);
         for (int k = 0; k < p->ninput; k++) {
             src[k] = piece_of(t, &t->a->src[k], at);
-            if (t->which >> k & 1) {
+            if (which >> k & 1) {
                 const wf_view straight = wf_view_dense(to, src[k].dtype, src[k].rank, src[k].dims);
                 wf_copy(&straight, &src[k]);
                 src[k] = straight;
@@ -337,11 +332,12 @@ static void turned_task(void *arg, int64_t begin, int64_t end)
         }
     }
     wf_kernels_now()->fence();
-    wf_scratch_free(room, (size_t)t->all);
+    if (room)
+        wf_scratch_free(room, (size_t)t->all);
 }
 
-/* Runs r that way if it is one for it. *status is set then. */
-static bool run_turned(const run *r, const wf_program_args *a, int *status)
+/* Runs r that way if it is one for it. */
+static bool run_turned(const run *r, const wf_program_args *a)
 {
     const wf_program *p = &r->k->program;
     const wf_view *v = &a->dst[0];
@@ -371,9 +367,7 @@ static bool run_turned(const run *r, const wf_program_args *a, int *status)
             t.all += t.bytes[k];
         }
     t.moves = bytes_moved(r, a);
-    atomic_init(&t.status, 0);
     (pieces > 2 ? wf_parallel_for : wf_parallel_awake)(pieces, 1, turned_task, &t);
-    *status = atomic_load(&t.status);
     return true;
 }
 
@@ -409,11 +403,10 @@ int wf_jitk_run(const wf_jitk *k, const wf_program_args *a)
     r.flags = 0;
     r.grain = grain_of(p);
     if (!flatten(&r, a->dst, a->src)) {
-        int status = 0;
         r.n = wf_view_numel(&a->dst[0]);
-        if (!run_turned(&r, a, &status))
+        if (!run_turned(&r, a))
             run_tiles(&r, a);
-        return status;
+        return 0;
     }
     if (r.n == 0)
         return 0;

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "eager/alloc.h"
 #include "eager/exec.h"
 #include "eager/map.h"
 #include "eager/pool.h"
@@ -54,7 +55,6 @@ Test(kernels, random_programs_at_every_width)
     }
 }
 
-/* Every row in a chain x -> row -> multiply and cast, and with its derivative beside it. */
 /* Sources that are turned go by pieces of all operands: whole matrices, rows of one, columns of wide ones, and what is left at each end; beside a
  * row's or a column's elements. The last, of f32 alone, is more than the caches hold. */
 Test(kernels, turned_sources)
@@ -109,6 +109,82 @@ Test(kernels, turned_sources)
     }
 }
 
+/* Row-major dims, or their axes in another order, with `gap` elements behind each of the last; all elements of it: returned. */
+static int64_t lay_out(wf_view *v, int rank, const int64_t *dims, bool turned, int gap)
+{
+    int order[WF_MAX_RANK];
+    int64_t step = 1 + gap;
+    v->rank = (uint8_t)rank;
+    memcpy(v->dims, dims, (size_t)rank * sizeof *dims);
+    for (int i = 0; i < rank; i++) {
+        const int at = turned ? below(i + 1) : i;
+        order[i] = order[at];
+        order[at] = i;
+    }
+    for (int i = rank; i-- > 0; step *= dims[order[i]])
+        v->strides[order[i]] = step;
+    return step;
+}
+
+/* Any program on axes in any order, in memory that ends where the operands do; with any number of threads, and without memory for what is
+ * turned: tiles pick it then, and the kernel of one step of many has nobody to tell. */
+Test(kernels, random_programs_of_turned_operands)
+{
+    NEED_LLVM();
+    static const int threads[] = {1, 2, 3, 7};
+    static const int64_t dims[][5] = {{97, 129, 1, 1, 1},
+                                      {3, 50, 70, 1, 1},
+                                      {5, 1, 41, 60, 1},
+                                      {1, 33, 2, 17, 11},
+                                      {2, 9, 1200, 1, 1}};
+    const int before = wf_num_threads();
+    for (int t = 0; t < (int)effort_of(120); t++) {
+        static sample s;
+        operands o = {0};
+        const int64_t *d = dims[t % 5];
+        const int rank = t % 5 < 3 ? 3 + t % 2 : 5;
+        draw(&s, 1 + below(8));
+        int64_t n = 1;
+        for (int i = 0; i < rank; i++)
+            n *= d[i];
+        for (int k = 0; k < s.p.noutput; k++) {
+            wf_view *v = &o.dst[k];
+            const bool turned = below(4) == 0;
+            v->dtype = s.p.type[s.p.output[k]];
+            lay_out(v, rank, d, turned, 0);
+            o.want[k] = *v;
+            v->data = keep_memory(&o, calloc((size_t)n, wf_dtype_size(v->dtype)));
+            o.want[k].data = keep_memory(&o, calloc((size_t)n, wf_dtype_size(v->dtype)));
+        }
+        for (int k = 0; k < s.p.ninput; k++) {
+            wf_view *v = &o.src[k];
+            v->dtype = s.p.type[s.p.input[k]];
+            const int64_t all = lay_out(v, rank, d, below(3) > 0, below(5) == 0);
+            v->data = keep_memory(&o, values_new(v->dtype, all, t + k));
+            v->strides[below(rank)] *= below(6) > 0; /* of an axis there may be one element */
+        }
+        for (int k = 0; k < s.p.nscalar; k++)
+            o.scalar[k] = keep_memory(&o, values_new(s.p.type[s.p.scalar[k]], 64, t));
+        wf_jitk *k = wf_jitk_get(&s.p, &(wf_jitk_opts){.sync = true});
+        weft_set_num_threads(threads[t / 5 % 4]);
+        cr_assert_eq(wf_jitk_wait(k), WF_JITK_NATIVE);
+        for (int i = 0; i < 2; i++) {
+            const wf_program_args a = {
+                .dst = i ? o.dst : o.want, .src = o.src, .scalars = o.scalar};
+            wf_alloc_fail_after(i && t % 3 == 0, 1);
+            cr_assert_eq(i ? wf_jitk_run(k, &a) : wf_program_run_on(&s.p, &a), 0);
+            wf_alloc_fail_after(0, 0);
+        }
+        for (int i = 0; i < s.p.noutput; i++)
+            llvm_compare(o.dst[i].data, o.want[i].data, o.dst[i].dtype, n, wf_jitk_name(k),
+                         &targets[0]);
+        wf_jitk_release(k);
+        drop_operands(&o);
+    }
+    weft_set_num_threads(before);
+}
+
+/* Every row in a chain x -> row -> multiply and cast, and with its derivative beside it. */
 Test(kernels, every_row_fused)
 {
     NEED_LLVM();
