@@ -424,6 +424,39 @@ Test(constants, unrecorded_views_are_written_where_recording_is_off)
     weft_scope_end(sc);
 }
 
+/* What is written with a history behind a leaf, through a detached view, has its value for one, and makes it no result: whether it
+ * was used before or not. */
+Test(constants, a_leaf_stays_one)
+{
+    for (int n = 0; n < 8; n++) {
+        const bool used = n & 1, whole = n & 2;
+        weft_scope sc = weft_scope_begin();
+        weft_jit *j = n < 4 ? NULL : weft_jit_trace(NULL, NULL, .always_record = true);
+        weft_tensor w = weft_ones(weft_shape(3), WEFT_F32), x = weft_ones(weft_shape(3), WEFT_F32);
+        weft_requires_grad_(w, true);
+        weft_requires_grad_(x, true);
+        cr_assert_eq(j ? weft_jit_begin(j) : WEFT_OK, WEFT_OK);
+        const weft_tensor before = used ? weft_mul(w, weft_f(2)) : x;
+        const weft_tensor d = weft_detach(w), step = weft_mul(x, weft_f(3));
+        cr_assert_eq(whole ? weft_add_(d, step)
+                           : weft_add_(weft_slice(d, 0, 0, 3, 2), weft_slice(step, 0, 0, 3, 2)),
+                     WEFT_OK, "%s", weft_last_error());
+        cr_expect_eq(weft_mul_(w, weft_f(2)), WEFT_EGRAD, "a leaf");
+        cr_assert_eq(weft_backward(weft_add(weft_sum(weft_mul(w, w)), weft_sum(before))), WEFT_OK,
+                     "%s", weft_last_error());
+        const weft_tensor g = weft_grad(w);
+        cr_assert_eq(j ? weft_jit_end(j) : WEFT_OK, WEFT_OK, "%s", weft_last_error());
+        double v[3];
+        cr_assert_eq(weft_to_array(g, v, 3, WEFT_F64), WEFT_OK, "%s", weft_last_error());
+        for (int i = 0; i < 3; i++) {
+            cr_expect_eq(v[i], (whole || i != 1 ? 8 : 2) + (used ? 2 : 0), "%d: [%d] %g", n, i,
+                         v[i]);
+        }
+        weft_jit_free(j);
+        weft_scope_end(sc);
+    }
+}
+
 /* Backpropagation that is cut off by detach, of a state that is written in place: the tape does not grow. */
 Test(constants, a_state_that_is_cut_off_has_no_past)
 {
