@@ -192,6 +192,7 @@ static void add_fault(wf_cuda_words *w, const word *x, int64_t index, const wf_c
                       uint64_t number, uint64_t other)
 {
     fault *f = &w->faults[w->n_faults++ % FAULTS];
+    f = f == w->untold ? &w->faults[w->n_faults++ % FAULTS] : f; /* the first one is told of */
     *f = (fault){.stream = s,
                  .number = {number, other},
                  .op = x->op,

@@ -142,6 +142,24 @@ Test(cuda_runtime, an_index_error_shows_at_the_next_wait_once)
     cr_assert(strstr(why.rule, "later.c:9"), "%s", why.rule);
 }
 
+/* Of however many errors between two waits the first is told. */
+Test(cuda_runtime, the_first_index_error_is_told)
+{
+    with(FAKE_LATE, 5);
+    for (int n = 1; n <= 200; n += n < 62 ? 61 : n < 66 ? 1 : 67) {
+        for (int i = 0; i < n; i++) {
+            void *word = NULL;
+            int64_t bad = 1000 + i;
+            OK(wf_cuda_error_word(0, WF_OP_ADD, "file.c:12", 10, NULL, 0, &word, &why));
+            void *params[] = {&word, &bad};
+            OK(wf_cuda_launch(kernel("store_i64"), one, one, 0, params, &why));
+        }
+        cr_assert_eq(wf_cuda_synchronize(0, &why), WEFT_EINDEX);
+        cr_expect(strstr(why.rule, "index 1000 "), "of %d: %s", n, why.rule);
+        OK(wf_cuda_synchronize(0, &why));
+    }
+}
+
 /* Shared memory past what needs no permission is allowed once, all of it: two threads that ask for what they need could leave the
  * smaller number standing. */
 Test(cuda_runtime, shared_memory_is_allowed_once)
