@@ -1,9 +1,9 @@
 /*
  * eager/pool.h -- weft's own thread pool, the only one in the process that weft starts.
  *
- * Invariants: work is split by shape only (the caller's grain), so results never depend on the
- * number of threads; a caller inside a task, or one that finds the pool busy with another thread's
- * work, runs its tasks inline; no thread is started before the first call that needs one.
+ * Invariants: work is split at multiples of the caller's grain, which follows from shape only, or, where results do not depend on
+ * cuts, from the number of threads and who is awake, too; a caller inside a task, or one that finds the pool busy with another
+ * thread's work, runs its tasks inline; no thread is started before the first call that needs one.
  */
 #ifndef EAGER_POOL_H
 #define EAGER_POOL_H
