@@ -14,6 +14,7 @@
 #include "jit/plan_int.h"
 #include "tests/jit/clock_support.h"
 #include "tests/jit/corner_support.h"
+#include "tests/support/effort.h"
 
 enum { WARM = 64, TRIAL = 16, PLAIN = 8 /* calls of a trial */, CALLS = WARM + TRIAL + 40 };
 
@@ -764,6 +765,143 @@ Test(eager, tensors_that_regions_borrow)
         cr_assert_eq(weft_free(l.w[1]), frees == 1 || frees == 2 ? WEFT_EHANDLE : WEFT_OK);
         cr_assert_eq(weft_leak_report(NULL), 0, "way %d", frees);
         weft_jit_free(l.j);
+    }
+}
+
+/* Random lifetimes: what calls and regions borrow is freed, replaced or handed to another thread inside them, calls and regions nest, scopes
+ * stay open. Values and ends are those of a model. */
+typedef struct roaming {
+    weft_jit *j, *inner, *region;
+    weft_tensor w[4];
+    double v[4], want; /* of w; of the argument, and then of the result */
+    uint64_t random;
+    int depth;
+    int64_t borrowed; /* calls and regions in which something was */
+} roaming;
+
+static int roll(roaming *r, int n)
+{
+    r->random = r->random * UINT64_C(6364136223846793005) + 1442695040888963407u;
+    return (int)((r->random >> 33) % (uint64_t)n);
+}
+
+static weft_tensor three(double v)
+{
+    return weft_full(weft_shape(3), v, WEFT_F32);
+}
+
+static void something_happens(roaming *r, weft_tensor x)
+{
+    const int i = roll(r, 4), what = roll(r, 30);
+    const weft_tensor old = r->w[i];
+    weft_tensor y;
+    if (what < 2) {
+        free_here_or_there(old, what == 1);
+        check_error("a freed tensor", weft_neg(old), WEFT_EHANDLE, "dead");
+        r->w[i] = weft_keep(three(r->v[i] += 1));
+    } else if (what == 2) {
+        OK(weft_assign(&r->w[i], three(r->v[i] += 2)));
+    } else if (what == 3) {
+        OK(weft_add_(r->w[i], weft_f(1)));
+        r->v[i] += 1;
+    } else if (what == 4 && r->depth < 3) {
+        OK(weft_jit_call(r->inner, &old, 1, &y, 1));
+    } else if (what == 5) {
+        OK(weft_jit_begin(r->region));
+        y = weft_mul(x, r->w[i]);
+        OK(weft_jit_end(r->region));
+    } else if (what == 6) {
+        cr_assert_neq(weft_scope_begin().depth, 0);
+    } else if (what == 7) {
+        y = weft_keep(weft_neg(old));
+        OK(weft_free(y));
+    } else if (what == 8) {
+        r->w[i] = weft_keep(weft_clone(old));
+        OK(weft_free(old));
+    }
+}
+
+static weft_tensor roam(roaming *r, weft_tensor x, double of)
+{
+    const int a = roll(r, 8) ? 0 : roll(r, 4), b = roll(r, 8) ? 1 : roll(r, 4);
+    const double first = of + r->v[a];
+    wf_ctx *c = wf_ctx_get();
+    weft_tensor y = weft_add(x, r->w[a]);
+    r->borrowed += wf_lends_some(c) && !c->recorder;
+    r->depth++;
+    something_happens(r, y);
+    y = weft_add(y, r->w[b]);
+    r->want = first + r->v[b];
+    if (roll(r, 3) == 0) {
+        something_happens(r, y);
+    }
+    r->depth--;
+    return y;
+}
+
+FN(roams)
+{
+    roaming *r = self;
+    (void)n_in, (void)n_out;
+    out[0] = roam(r, in[0], r->want);
+    return WEFT_OK;
+}
+
+FN(roams_inside)
+{
+    roaming *r = self;
+    const double want = r->want;
+    (void)n_in, (void)n_out;
+    out[0] = weft_neg(in[0]);
+    something_happens(r, out[0]);
+    r->want = want;
+    return WEFT_OK;
+}
+
+Test(eager, random_lifetimes)
+{
+    for (uint64_t seed = 1; seed <= effort_option("WEFT_FUZZ_ROAMS", effort_of(12)); seed++) {
+        roaming r = {.random = seed + effort_option("WEFT_FUZZ_SEED", 0)};
+        r.j = weft_jit_trace(roams, &r);
+        r.inner = weft_jit_trace(roams_inside, &r);
+        r.region = weft_jit_trace(NULL);
+        for (int i = 0; i < 4; i++) {
+            r.w[i] = weft_keep(three(r.v[i] = i));
+        }
+        for (int i = 0; i < 20 * CALLS; i++) {
+            const weft_scope s = weft_scope_begin();
+            const int k = roll(&r, 4);
+            const bool kept = roll(&r, 2);
+            weft_tensor x = kept ? r.w[k] : three(k), y;
+            const double of = kept ? r.v[k] : k;
+            if (i % CALLS == CALLS / 2) {
+                force_plain(r.region);
+                atomic_store(&r.region->region.is_short, true);
+            }
+            if (roll(&r, 3)) {
+                r.want = of;
+                OK(weft_jit_call(r.j, &x, 1, &y, 1));
+            } else {
+                OK(weft_jit_begin(r.region));
+                y = roam(&r, x, of);
+                OK(weft_jit_end(r.region));
+            }
+            cr_assert(!wf_lends_some(wf_ctx_get()));
+            cr_assert_eq(weft_item_f64(weft_min(y)), r.want, "seed %d, call %d", (int)seed, i);
+            cr_assert_eq(weft_item_f64(weft_max(y)), r.want);
+            for (int n = 0; n < 4; n++) {
+                cr_assert_eq(weft_item_f64(weft_max(r.w[n])), r.v[n]);
+            }
+            OK(weft_scope_end(s));
+        }
+        cr_assert_gt(r.borrowed, CALLS);
+        for (int i = 0; i < 4; i++) {
+            OK(weft_free(r.w[i]));
+        }
+        cr_assert_eq(weft_leak_report(NULL), 0);
+        weft_jit_free(r.j);
+        weft_jit_free(r.inner);
+        weft_jit_free(r.region);
     }
 }
 
