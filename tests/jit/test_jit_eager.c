@@ -398,6 +398,7 @@ FN(lends)
         if (l->frees[i]) {
             free_here_or_there(in[i], l->frees[i] == 2);
             check_error("a freed argument", weft_add(in[i], out[0]), WEFT_EHANDLE, "dead");
+            cr_assert(!l->lent || wf_slot_at(c, in[i].slot)->st, "it is somebody's operand, maybe");
         }
     }
     return WEFT_OK;
