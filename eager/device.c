@@ -258,7 +258,7 @@ weft_tensor wf_device_number(wf_ctx *c, weft_tensor t, wf_why *why)
     bool pinned = false;
     wf_slot *s = t.slot && t.slot < WF_ABSENT_SLOT ? wf_pin(c, t, &pinned, why) : NULL;
     if (s && wf_slot_device(s) == WF_DEVICE_HOST && s->rank == 0 &&
-        !wf_need_value(c, s, false, "a number of the host", why)) {
+        !wf_need_operand(c, s, "a number of the host", why)) {
         const void *at = wf_slot_data(s);
         int kind = wf_dtype_kind(s->dtype);
         double d = wf_element_f64(s->dtype, at);

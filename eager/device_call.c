@@ -104,7 +104,7 @@ weft_tensor wf_call_transfer(wf_call *k)
 {
     int rc = 0, to = (int)k->attr->ints[0];
     wf_recorder *rec = wf_pause(k->c, "to", &rc, &k->why);
-    rc = rc ? rc : wf_need_value(k->c, k->slot[0], false, "to", &k->why);
+    rc = rc ? rc : wf_need_operand(k->c, k->slot[0], "to", &k->why);
     weft_tensor h;
     wf_slot *r = NULL;
     wf_storage *later = NULL;

@@ -175,11 +175,11 @@ int wf_dispatch(wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *src,
 
 /* -- values behind dispatch's back ------------------------------------------------------------------------ */
 
-int wf_need_value(wf_ctx *c, wf_slot *s, bool write, const char *op, wf_why *why)
+static int need(wf_ctx *c, wf_slot *s, bool write, const char *op, bool later, wf_why *why)
 {
     int rc = 0;
     if (c->recorder) {
-        rc = c->recorder->need(c->recorder, s, write, op, why);
+        rc = c->recorder->need(c->recorder, s, write, op, later, why);
     } else if (atomic_load_explicit(&s->st->is_virtual, memory_order_acquire)) {
         rc = wf_fail(why, WEFT_EUNSUPPORTED, "it belongs to a running trace of another thread");
         wf_hint(why, "read it after the traced call has returned");
@@ -195,10 +195,20 @@ int wf_need_value(wf_ctx *c, wf_slot *s, bool write, const char *op, wf_why *why
     return rc;
 }
 
+int wf_need_value(wf_ctx *c, wf_slot *s, bool write, const char *op, wf_why *why)
+{
+    return need(c, s, write, op, false, why);
+}
+
+int wf_need_operand(wf_ctx *c, wf_slot *s, const char *op, wf_why *why)
+{
+    return need(c, s, false, op, true, why);
+}
+
 wf_recorder *wf_pause(wf_ctx *c, const char *op, int *rc, wf_why *why)
 {
     wf_recorder *r = c->recorder;
-    *rc = r ? r->need(r, NULL, true, op, why) : 0;
+    *rc = r ? r->need(r, NULL, true, op, true, why) : 0;
     if (r && !*rc) {
         c->recorder = NULL;
     }

@@ -305,8 +305,10 @@ typedef struct wf_recorder {
      * why filled. */
     bool (*lines)(struct wf_recorder *r, const wf_lines *l, int *rc, wf_why *why);
     /* Somebody is about to read the elements of s (write: and may change them) behind dispatch's back;
-     * s NULL: everything. Afterwards they are in memory. op: what wants them. */
-    int (*need)(struct wf_recorder *r, wf_slot *s, bool write, const char *op, wf_why *why);
+     * s NULL: everything. Afterwards they are in memory. op: what wants them; later: its place is known when it stamps its result,
+     * if it is not now (what reads says it before or not at all: the next stamp is another call's). */
+    int (*need)(struct wf_recorder *r, wf_slot *s, bool write, const char *op, bool later,
+                wf_why *why);
     /* The elements of s are what recorded ops will write: `need` would run them. */
     bool (*pending)(struct wf_recorder *r, const wf_slot *s);
     /* The last reference but the recorder's own to a virtual storage has gone, on its thread. */
@@ -801,6 +803,8 @@ static inline wf_storage *wf_result_storage(wf_ctx *c, size_t nbytes, int device
 /* The elements of s are about to be read (write: or written) where they are. 0 or a status with why
  * filled: a failed write, a trace that must not be broken or whose kernels failed, another thread's trace. */
 int wf_need_value(wf_ctx *c, wf_slot *s, bool write, const char *op, wf_why *why);
+/* The same for an operand of an op, whose place is known at its end. */
+int wf_need_operand(wf_ctx *c, wf_slot *s, const char *op, wf_why *why);
 /* Ends what the trace of this thread has recorded so far and leaves it paused: ops run at once. Returns what
  * to hand to wf_resume (NULL: no trace). On failure *rc is a status with why filled. */
 wf_recorder *wf_pause(wf_ctx *c, const char *op, int *rc, wf_why *why);

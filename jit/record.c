@@ -270,7 +270,7 @@ static int settle(wf_trace *t, int nsrc, wf_slot *const *src, wf_slot *dst, wf_w
         clash = clash || (src[i] && shares_import(t, src[i]->st, true));
     }
     clash = clash || (dst && shares_import(t, dst->st, false));
-    return clash ? t->base.need(&t->base, NULL, true, "use of memory that an import shares", why)
+    return clash ? t->base.need(&t->base, NULL, true, "use of memory that an import shares", true, why)
                  : 0;
 }
 
@@ -811,7 +811,8 @@ static bool record_pending(wf_recorder *r, const wf_slot *s)
     return place && *place && t->outer[*place - 1].written;
 }
 
-static int record_need(wf_recorder *r, wf_slot *s, bool write, const char *op, wf_why *why)
+static int record_need(wf_recorder *r, wf_slot *s, bool write, const char *op, bool later,
+                       wf_why *why)
 {
     wf_trace *t = wf_trace_of(r);
     const char *site = t->c->here;
@@ -852,7 +853,7 @@ static int record_need(wf_recorder *r, wf_slot *s, bool write, const char *op, w
     }
     wf_trace_tell(t, NULL);
     t->unsited = op;
-    if (site) {
+    if (site || !later) {
         wf_trace_tell(t, site);
     }
     return wf_trace_commit(t, why);
@@ -868,7 +869,7 @@ static int record_enter(wf_recorder *r, int device, wf_why *why)
         only_inputs = t->outer[i].st->device == device;
     }
     if (!only_inputs) {
-        rc = record_need(r, NULL, true, "an op on another device", why);
+        rc = record_need(r, NULL, true, "an op on another device", true, why);
     }
     if (!rc) {
         wf_trace_set_device(t, device);

@@ -473,6 +473,39 @@ Test(corners, whatever_reads_breaks_once_where_it_stands)
     end_readers();
 }
 
+static weft_status unsited_data(weft_tensor h)
+{
+    return (weft_data)(h) ? WEFT_OK : weft_last_status();
+}
+static weft_status unsited_item(weft_tensor h)
+{
+    return isnan((weft_item_f64)(weft_sum(h))) ? weft_last_status() : WEFT_OK;
+}
+static weft_status unsited_nonzero(weft_tensor h)
+{
+    return weft_error_status((weft_nonzero)(h));
+}
+
+/* Where the call that read does not say where it is (another language's, or one through a pointer), nobody else's line is told. */
+Test(corners, reads_without_a_place_have_none)
+{
+    const reader unsited[] = {
+        {"data", unsited_data}, {"item", unsited_item}, {"nonzero", unsited_nonzero}};
+    weft_tensor x = vector(3, 0), y;
+    for (int i = 0; i < 3; i++) {
+        weft_jit *j = weft_jit_trace(reads_by, (void *)(uintptr_t)&unsited[i], .always_record = true);
+        weft_jit_break b[2];
+        cr_assert_eq(weft_jit_begin(j), WEFT_OK);
+        cr_assert_eq(reads_by((void *)(uintptr_t)&unsited[i], &x, 1, &y, 1), WEFT_OK);
+        y = weft_mul(y, weft_f(2));
+        cr_assert_eq(weft_jit_end(j), WEFT_OK, "%s", weft_last_error());
+        cr_assert_eq(weft_jit_breaks(j, b, 2), 1);
+        cr_expect(strcmp(b[0].op, unsited[i].op) == 0 && b[0].site[0] == 0, "%s at '%s'", b[0].op,
+                  b[0].site);
+        weft_jit_free(j);
+    }
+}
+
 /* The same where the graph may not be broken, and where what was recorded cannot be computed: an error, of every function. */
 Test(corners, whatever_reads_says_so_where_it_cannot)
 {
