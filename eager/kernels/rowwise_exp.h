@@ -130,9 +130,9 @@ static float exp_block_f32(float *e, const float *x, float m, int64_t n, const f
         (__m256)_mm256_and_si256(_mm256_cmpgt_epi32((__m256i)(v), _mm256_setzero_si256()),         \
                                  _mm256_cmpgt_epi32(_mm256_set1_epi32(0x1F800000), (__m256i)(v))))
 #endif
-/* y = e / s for e in [0, 1] and s in [1, 2^40], or all NaN; past the caches if nt. A division takes 16 steps, this five:
- * with y the rounded 1 / s and a quotient that is off by less than a unit in the last place, one more correction gives
- * the rounded quotient (Markstein); the first product may be off by 1.5. The remainders are exact unless e is tiny. */
+/* v / s for v in [0, 1] and s in [1, 2^40], or all NaN, given the rounded 1 / s and -s. A division takes 16 steps, this five:
+ * with the rounded 1 / s and a quotient that is off by less than a unit in the last place, one more correction gives
+ * the rounded quotient (Markstein); the first product may be off by 1.5. The remainders are exact unless v is tiny. */
 WF_INLINE wf_x4 share_f32(wf_x4 v, wf_x4 s, wf_x4 inverse, wf_x4 minus)
 {
     wf_x4 q = wf_x4_mul(v, inverse);
@@ -143,6 +143,7 @@ WF_INLINE wf_x4 share_f32(wf_x4 v, wf_x4 s, wf_x4 inverse, wf_x4 minus)
     }
     return q;
 }
+/* y = e / s, of a row; past the caches if nt. */
 WF_INLINE void shares_f32(float *y, const float *e, float s, int64_t n, int nt)
 {
     const wf_x4 ss = wf_x4_all(s), inverse = wf_x4_all(1.0f / s), minus = wf_x4_all(-s);
