@@ -5,7 +5,8 @@
  *
  * A task is sixteen channels of some samples: bands of rows of the image, with its padding, and of the gradient are copied into
  * scratch, channels side by side, as f32, whatever the layout; each element of the filter is then a sum of products of the two.
- * (Padding is zeros and multiplied like the rest.)
+ * Padding is zeros and multiplied like the rest, which adds nothing to a sum; but times an infinity of the gradient it is a NaN in
+ * sums that have no such term. Where a sum is a NaN the task is done once more, with what lies in the image only.
  *
  * Invariant: tasks, bands and the pieces that sums are made of depend on shape alone: any layout and thread count has the same bits.
  */
@@ -84,9 +85,36 @@ static void copy_image(const job *w, int64_t n, int64_t top, int64_t lines, int6
     wf_copy(&to, &from);
 }
 
-/* What the band that begins with row y of the gradient adds. */
-static void add_band(const job *w, int64_t n, int64_t y, int64_t c, int64_t channels, float *sums,
-                     float *image, float *grad)
+/* Positions [*first, result) of [*first, end) that see one of `extent` pixels at position * stride + offset. */
+static int64_t seeing(int64_t *first, int64_t end, int64_t stride, int64_t offset, int64_t extent)
+{
+    *first = offset < 0 ? most(*first, (stride - 1 - offset) / stride) : *first;
+    return extent > offset ? wf_least(end, (extent - offset - 1) / stride + 1) : *first;
+}
+
+/* Of row i of the filter what a piece, which begins at (y, x) of the gradient, has of the image, and not of its padding. */
+static void add_inside(const job *w, const wf_depthwise *piece, int64_t y, int64_t x, int64_t i)
+{
+    const wf_conv_desc *d = w->d;
+    int64_t top = y;
+    const int64_t end =
+        seeing(&top, y + piece->rows, d->stride[0], i * d->dilation[0] - d->pad[0], d->h);
+    for (int64_t j = 0; j < d->kw; j++) {
+        int64_t left = x;
+        const int64_t right =
+            seeing(&left, x + piece->columns, d->stride[1], j * d->dilation[1] - d->pad[1], d->w);
+        wf_depthwise p = *piece;
+        p.sums += j * SIDE;
+        p.g += (top - y) * p.g_row + (left - x) * SIDE;
+        p.x += (top - y) * p.x_row + (left - x) * p.x_step + j * p.x_tap;
+        p.rows = end - top, p.columns = right - left, p.taps = 1;
+        wf_kernels_now()->depthwise(&p);
+    }
+}
+
+/* What the band that begins with row y of the gradient adds; `inside`: without terms of the padding. */
+static void add_band(const job *w, int64_t n, int64_t y, int64_t c, int64_t channels, bool inside,
+                     float *sums, float *image, float *grad)
 {
     const wf_conv_desc *d = w->d;
     const int64_t rows = wf_least(w->rows, d->oh - y), reach = d->dilation[0] * (d->kh - 1);
@@ -99,8 +127,8 @@ static void add_band(const job *w, int64_t n, int64_t y, int64_t c, int64_t chan
     const int64_t down = most(1, PIECE / d->ow);
     for (int64_t y0 = 0; y0 < rows; y0 += down)
         for (int64_t x0 = 0; x0 < d->ow; x0 += PIECE)
-            for (int64_t i = 0; i < d->kh; i++)
-                wf_kernels_now()->depthwise(&(wf_depthwise){
+            for (int64_t i = 0; i < d->kh; i++) {
+                const wf_depthwise piece = {
                     .sums = sums + i * d->kw * SIDE,
                     .g = grad + (y0 * d->ow + x0) * SIDE,
                     .x = image + (y0 * d->stride[0] + i * d->dilation[0]) * row + x0 * step,
@@ -110,7 +138,29 @@ static void add_band(const job *w, int64_t n, int64_t y, int64_t c, int64_t chan
                     .g_row = d->ow * SIDE,
                     .x_row = d->stride[0] * row,
                     .x_step = step,
-                    .x_tap = d->dilation[1] * SIDE});
+                    .x_tap = d->dilation[1] * SIDE};
+                if (inside)
+                    add_inside(w, &piece, y + y0, x0, i);
+                else
+                    wf_kernels_now()->depthwise(&piece);
+            }
+}
+
+/* The sums of a task; whether all are numbers. */
+static bool sum_task(const job *w, int64_t task, bool inside, float *sums, float *image,
+                     float *grad)
+{
+    const wf_conv_desc *d = w->d;
+    const int64_t c = task / w->parts * SIDE, part = task % w->parts;
+    const int64_t last = wf_least(d->n, (part + 1) * w->per_part);
+    memset(sums, 0, w->sums_bytes);
+    for (int64_t n = part * w->per_part; n < last; n++)
+        for (int64_t y = 0; y < d->oh; y += w->rows)
+            add_band(w, n, y, c, wf_least(SIDE, d->c - c), inside, sums, image, grad);
+    bool numbers = true;
+    for (int64_t i = 0; i < d->kh * d->kw * SIDE; i++)
+        numbers &= sums[i] == sums[i];
+    return numbers;
 }
 
 /* The sum of a block's parts, in their order, rounded once. */
@@ -133,7 +183,6 @@ static void store_sums(const job *w, int64_t block, float *sums)
 static void sum_tasks(void *arg, int64_t begin, int64_t end)
 {
     job *w = arg;
-    const wf_conv_desc *d = w->d;
     char *scratch = wf_scratch(w->bytes);
     if (!scratch) {
         atomic_store_explicit(&w->rc, WF_GEMM_NOMEM, memory_order_relaxed);
@@ -143,16 +192,12 @@ static void sum_tasks(void *arg, int64_t begin, int64_t end)
     float *grad = (float *)(void *)(scratch + w->sums_bytes + w->image_bytes);
     memset(scratch, 0, w->bytes); /* what lies beside the image, and channels that there are not */
     for (int64_t task = begin; task < end; task++) {
-        const int64_t block = task / w->parts, part = task % w->parts, c = block * SIDE;
         float *sums =
             (float *)(void *)(w->partial ? w->partial + (size_t)task * w->sums_bytes : scratch);
-        memset(sums, 0, w->sums_bytes);
-        const int64_t last = wf_least(d->n, (part + 1) * w->per_part);
-        for (int64_t n = part * w->per_part; n < last; n++)
-            for (int64_t y = 0; y < d->oh; y += w->rows)
-                add_band(w, n, y, c, wf_least(SIDE, d->c - c), sums, image, grad);
+        if (!sum_task(w, task, false, sums, image, grad))
+            sum_task(w, task, true, sums, image, grad);
         if (!w->partial)
-            store_sums(w, block, sums);
+            store_sums(w, task, sums);
     }
     wf_scratch_free(scratch, w->bytes);
 }

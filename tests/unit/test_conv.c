@@ -962,6 +962,81 @@ Test(conv, depthwise_gradients_of_weights)
     wf_set_num_threads(before);
 }
 
+/* Element (n, c, y, x) of the image, or of the result, of d. */
+static double pixel(const wf_conv_desc *d, bool dst, const tensor *t, int64_t n, int64_t c,
+                    int64_t y, int64_t x)
+{
+    const int64_t h = dst ? d->oh : d->h, w = dst ? d->ow : d->w, channels = dst ? d->o : d->c;
+    return t->x[d->layout & (dst ? WF_CONV_DST_NHWC : WF_CONV_SRC_NHWC)
+                    ? ((n * h + y) * w + x) * channels + c
+                    : ((n * channels + c) * h + y) * w + x];
+}
+
+/* Element (i, j) of channel c's filter: terms of padding are none (reference() multiplies what fills up its planes). */
+static double gradient_inside(const wf_conv_desc *d, const tensor *src, const tensor *ddst,
+                              int64_t c, int64_t i, int64_t j)
+{
+    double sum = 0;
+    for (int64_t n = 0; n < d->n; n++)
+        for (int64_t oy = 0; oy < d->oh; oy++)
+            for (int64_t ox = 0; ox < d->ow; ox++) {
+                const int64_t y = oy * d->stride[0] - d->pad[0] + i * d->dilation[0],
+                              x = ox * d->stride[1] - d->pad[1] + j * d->dilation[1];
+                if (y >= 0 && y < d->h && x >= 0 && x < d->w)
+                    sum += pixel(d, false, src, n, c, y, x) * pixel(d, true, ddst, n, c, oy, ox);
+            }
+    return sum;
+}
+
+/* An infinity of the gradient that meets padding is no term: elements of the filter that see no infinity have their numbers. */
+Test(conv, infinities_beside_the_padding_of_depthwise_gradients)
+{
+    enum { MOST_CHANNELS = 40 };
+    int64_t met = 0, told = 0;
+    for (size_t b = 0; b < BACKENDS; b++) {
+        wf_gemm_set_backend(backends[b]);
+        for (int t = 0; t < (int)effort_of(SHAPES) / TYPE_STEP; t++) {
+            wf_conv_desc d = {.dtype = t % 2 ? WEFT_BF16 : WEFT_F32, .n = between(1, 5)};
+            d.layout = (unsigned)between(0, 3);
+            d.c = d.o = d.groups = between(2, MOST_CHANNELS);
+            d.kh = between(1, 5), d.kw = between(4, 9);
+            for (int x = 0; x < 2; x++) {
+                d.dilation[x] = between(1, 2);
+                d.stride[x] = between(1, 3);
+                d.pad[x] = between(1, x ? d.kw : d.kh);
+            }
+            d.h = (d.kh - 1) * d.dilation[0] + between(1, 12);
+            d.w = (d.kw - 1) * d.dilation[1] + between(1, 12);
+            if (t % 8 == 0) { /* several pieces of a row */
+                d.w += between(300, 900);
+                d.c = d.o = d.groups = 2;
+            }
+            d = completed(d);
+            tensor src = make(d.dtype, d.n * d.c * d.h * d.w),
+                   w = blank(d.dtype, d.o * d.kh * d.kw),
+                   ddst = make(d.dtype, d.n * d.o * d.oh * d.ow);
+            for (int x = t % 3 != 0; x < 2; x++) { /* of the image, too, at times */
+                tensor *of = x ? &ddst : &src;
+                const int64_t at = between(0, 1) ? 0 : between(0, of->count - 1);
+                put(of, at, (double)INFINITY);
+                of->x[at] = (double)INFINITY;
+            }
+            cr_assert_eq(wf_conv2d_backward_weight(&d, src.data, ddst.data, w.data), 0);
+            for (int64_t e = 0; e < w.count; e++) {
+                const double x = get(&w, e), y = gradient_inside(&d, &src, &ddst, e / (d.kh * d.kw),
+                                                                 e / d.kw % d.kh, e % d.kw);
+                cr_assert(isfinite(y) ? fabs(x - y) <= 0x1p-7 * fabs(y) + 1e-3
+                          : isnan(y)  ? isnan(x)
+                                      : x == y,
+                          "weight %ld is %g, should be %g", (long)e, x, y);
+                told += isfinite(y), met += !isfinite(y);
+            }
+            drop(&src), drop(&w), drop(&ddst);
+        }
+    }
+    cr_assert(told > 0 && met > 0);
+}
+
 /* Every size that can be zero, one at a time. */
 Test(conv, zero_sizes)
 {
