@@ -81,8 +81,8 @@ typedef struct wf_operand {
     char *data;
     int64_t esize;
     int dtype;
-    bool one_row, one_col; /* kept (reduced) indices lie `row` (`col`) elements apart */
-    int64_t row, col;
+    bool one_row, one_col; /* kept (reduced) indices lie `row` (`col`) elements apart ... */
+    int64_t row, col;      /* ... or those of a run along the last axis alone do */
     int64_t ks[WF_MAX_RANK], rs[WF_MAX_RANK];
 } wf_operand;
 

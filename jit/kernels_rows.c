@@ -91,13 +91,6 @@ static bool in_place(const rows_run *r, const wf_program_args *a, int i)
     return r->s.n == 1 || (o->one_col && o->col == 1);
 }
 
-/* Rows from one of operand i to the next, of a run. */
-static int64_t row_stride(const rows_run *r, int i)
-{
-    const wf_operand *o = &r->s.op[i];
-    return o->one_row ? o->row : o->ks[r->s.nk - 1];
-}
-
 /* Launches end with a run of rows if that leaves operands in place which would be packed. */
 static void find_run(rows_run *r, const wf_program_args *a)
 {
@@ -223,7 +216,7 @@ static void run_piece(rows_run *r, char *memory, const piece *g)
         if (g->flags)
             size[1 + i] = single || packed ? 0 : WF_BLOCK;
         else
-            size[1 + i] = packed ? (single ? 1 : g->n) : r->s.rows > 1 ? row_stride(r, i) : 0;
+            size[1 + i] = packed ? (single ? 1 : g->n) : r->s.rows > 1 ? o->row : 0;
     }
     for (int i = 0; i < rows->nkeep; i++)
         ptr[r->nop + i] = memory + r->keep_at[i];

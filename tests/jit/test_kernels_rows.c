@@ -336,11 +336,13 @@ Test(kernels_rows, rows_of_heads)
 Test(kernels_rows, large_results)
 {
     NEED_LLVM();
-    enum { ROWS = 3301, LINE = 64 };
+    enum { HEADS = 3, EACH = 1100, LINE = 64 }; /* rows of a head */
     static const struct {
         int64_t n;
         int shift; /* floats from an aligned address */
-    } cases[] = {{1024, 0}, {1040, 0}, {1000, 0}, {1024, 4}};
+        int gap;   /* behind a head: lines, or not even that */
+    } cases[] = {{1024, 0, 0}, {1040, 0, 0}, {1000, 0, 0},
+                 {1024, 4, 0}, {1024, 0, 8}, {1024, 0, 16}};
     static wf_program p;
     wf_program_init(&p);
     program_softmax(&p, WEFT_F32);
@@ -351,26 +353,32 @@ Test(kernels_rows, large_results)
     const float eighth = 0.125F;
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         const int64_t n = cases[c].n;
-        const size_t count = (size_t)(ROWS * n), bytes = (count * 4 / LINE + 2) * LINE;
+        const int64_t head = EACH * n + cases[c].gap;
+        const size_t count = (size_t)(HEADS * head), bytes = (count * 4 / LINE + 2) * LINE;
         float *x = aligned_alloc(LINE, bytes), *y = aligned_alloc(LINE, bytes),
               *want = malloc(bytes);
         cr_assert(x && y && want);
         for (size_t i = 0; i < count; i++)
             x[i] = (float)((int)(i * 2654435761U >> 8) % 4001 - 2000) / 300.0F;
         memset(y, 0x5A, bytes);
-        const wf_view src = {
-            .data = x, .dtype = WEFT_F32, .rank = 2, .dims = {ROWS, n}, .strides = {n, 1}};
+        memset(want, 0x5A, bytes);
+        const wf_view src = {.data = x,
+                             .dtype = WEFT_F32,
+                             .rank = 3,
+                             .dims = {HEADS, EACH, n},
+                             .strides = {EACH * n, n, 1}};
         wf_view dst = src;
         const void *const scalar[2] = {&eighth, &eighth};
         dst.data = want;
+        dst.strides[0] = head;
         cr_assert_eq(
             wf_program_run_on(
-                &p, &(wf_program_args){.dst = &dst, .src = &src, .scalars = scalar, .axes = 2}),
+                &p, &(wf_program_args){.dst = &dst, .src = &src, .scalars = scalar, .axes = 4}),
             0);
         dst.data = y + cases[c].shift;
         cr_assert_eq(
             wf_jitk_run(k,
-                        &(wf_program_args){.dst = &dst, .src = &src, .scalars = scalar, .axes = 2}),
+                        &(wf_program_args){.dst = &dst, .src = &src, .scalars = scalar, .axes = 4}),
             0);
         cr_assert(memcmp(dst.data, want, count * 4) == 0, "rows of %lld", (long long)n);
         for (size_t b = ((size_t)cases[c].shift + count) * 4; b < bytes; b++)
