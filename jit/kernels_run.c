@@ -285,6 +285,12 @@ static bool is_turned(const wf_view *v)
     return false;
 }
 
+/* Of views of the same extents. */
+static bool is_same_map(const wf_view *a, const wf_view *b)
+{
+    return memcmp(a->strides, b->strides, (size_t)a->rank * sizeof *a->strides) == 0;
+}
+
 static wf_view piece_of(const turned *t, const wf_view *v, const int64_t *at)
 {
     wf_view part = *v;
@@ -353,7 +359,7 @@ static bool run_turned(const run *r, const wf_program_args *a)
         return false;
     for (int k = 0; k < p->noutput; k++) /* what a piece writes another one may read */
         for (int j = 0; j < p->ninput; j++)
-            if (a->dst[k].data == a->src[j].data)
+            if (a->dst[k].data == a->src[j].data && !is_same_map(&a->dst[k], &a->src[j]))
                 return false;
     for (int i = v->rank; i-- > 0; n *= t.each[i]) {
         const int64_t most = i == v->rank - 1 ? TURNED_COLS : n < piece ? piece / n : 1;

@@ -160,8 +160,14 @@ Test(kernels, random_programs_of_turned_operands)
             wf_view *v = &o.src[k];
             v->dtype = s.p.type[s.p.input[k]];
             const int64_t all = lay_out(v, rank, d, below(3) > 0, below(5) == 0);
+            const bool in_place = all == n && v->dtype == o.dst[0].dtype && below(3) == 0;
             v->data = keep_memory(&o, values_new(v->dtype, all, t + k));
-            v->strides[below(rank)] *= below(6) > 0; /* of an axis there may be one element */
+            if (in_place) {
+                o.dst[0] = o.want[0] = *v; /* the first result takes its place */
+                o.want[0].data = keep_memory(&o, calloc((size_t)n, wf_dtype_size(v->dtype)));
+            } else {
+                v->strides[below(rank)] *= below(6) > 0; /* of an axis there may be one element */
+            }
         }
         for (int k = 0; k < s.p.nscalar; k++)
             o.scalar[k] = keep_memory(&o, values_new(s.p.type[s.p.scalar[k]], 64, t));
