@@ -32,6 +32,7 @@ struct wf_prof_file {
     off_t end;    /* where the closing text begins */
     off_t max;    /* it may not begin later; -1: an event would have made it */
     wf_text text; /* not yet written */
+    wf_text closing; /* what lies behind `end` */
     wf_gzip *zip; /* or NULL: it is written as it is */
     bool failed;
     track named[MAX_TRACKS]; /* tracks that have a name in the file */
@@ -306,13 +307,26 @@ static bool write_at(int fd, const char *s, size_t n, off_t at)
     return true;
 }
 
+/* After a write that failed, on a full disk perhaps: what closed the file closes it again. It had room there before. */
+static void restore(wf_prof_file *f)
+{
+    const wf_text *c = &f->closing;
+    f->failed = true;
+    if (c->n && !c->failed && write_at(f->fd, c->s, c->n, f->end)) {
+        (void)!ftruncate(f->fd, f->end + (off_t)c->n); /* it only becomes shorter */
+    }
+}
+
 /* Writes t over the end of the file, of which the first `batch` bytes stay. */
 static void write_text(wf_prof_file *f, wf_text *t, size_t batch)
 {
     if (t->failed || !write_at(f->fd, t->s, t->n, f->end)) {
-        f->failed = true;
+        restore(f);
     } else {
         f->end += (off_t)batch;
+        f->closing.n = 0;
+        f->closing.failed = false;
+        wf_text_put(&f->closing, t->s + batch, t->n - batch);
     }
     t->n = 0;
     t->failed = false;
@@ -400,5 +414,6 @@ void wf_prof_file_close(wf_prof_file *f)
     }
     wf_gzip_free(f->zip);
     wf_text_free(&f->text);
+    wf_text_free(&f->closing);
     free(f);
 }

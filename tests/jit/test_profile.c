@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -434,6 +435,40 @@ Test(profile, bytes_of_a_zipped_file, .init = setup_zipped, .fini = teardown)
     cr_expect_eq(f.said_events, s.events);
     cr_expect_geq(s.events * 50, MOST);
     trace_file_free(&f);
+}
+
+/* A disk that becomes full (here: a bound on the size of files) leaves what was written before, whole. */
+static void full_disk(void)
+{
+    enum { MOST = 40000 };
+    const weft_tensor x = weft_ones(weft_shape(4), WEFT_F32);
+    struct rlimit old;
+    cr_assert_eq(getrlimit(RLIMIT_FSIZE, &old), 0);
+    const struct rlimit low = {MOST, old.rlim_max};
+    signal(SIGXFSZ, SIG_IGN);
+    cr_assert_eq(weft_profile_begin(.path = path), WEFT_OK, "%s", weft_last_error());
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &low), 0);
+    for (int i = 0; i < 40000; i++) {
+        weft_free(weft_neg(x));
+        if (i == 50) {
+            cr_assert_eq(weft_profile_flush(), WEFT_OK, "%s", weft_last_error());
+        }
+    }
+    cr_expect_eq(weft_profile_end(), WEFT_EIO);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &old), 0);
+    trace_file f = read_trace();
+    cr_expect(f.n > 50, "%d events", f.n);
+    trace_file_free(&f);
+}
+
+Test(profile, full_disk, .init = setup, .fini = teardown)
+{
+    full_disk();
+}
+
+Test(profile, full_disk_zipped, .init = setup_zipped, .fini = teardown)
+{
+    full_disk();
 }
 
 static void count_event(void *user, const weft_profile_event *e)
