@@ -424,6 +424,53 @@ Test(constants, unrecorded_views_are_written_where_recording_is_off)
     weft_scope_end(sc);
 }
 
+static weft_tensor shown_constant(void *user, weft_tensor grad)
+{
+    *(bool *)user = !weft_requires_grad(grad);
+    return WEFT_NONE;
+}
+
+/* Constants are that for derivatives, too: saved ones, gradients, and what hooks are shown. */
+Test(constants, views_apart_in_derivatives)
+{
+    for (int traced = 0; traced < 2; traced++) {
+        static const float v[3] = {1, 2, 3};
+        weft_scope sc = weft_scope_begin();
+        weft_jit *j = traced ? weft_jit_trace(NULL, NULL, .always_record = true) : NULL;
+        weft_tensor x = weft_clone(weft_from_data(v, weft_shape(3), WEFT_F32)), g, gg;
+        weft_requires_grad_(x, true);
+        cr_assert_eq(j ? weft_jit_begin(j) : WEFT_OK, WEFT_OK);
+        const weft_tensor d = weft_detach(twice_in_place(x));
+        weft_tensor y = weft_sum(weft_mul(weft_mul(d, x), x));
+        cr_assert_eq(weft_grad_of(.outputs = &y, .n_outputs = 1, .inputs = &x, .n_inputs = 1,
+                                  .grads = &g, .create_graph = true),
+                     WEFT_OK, "%s", weft_last_error());
+        y = weft_sum(g); /* 2 d x, whose gradient is 2 d */
+        cr_assert_eq(weft_grad_of(.outputs = &y, .n_outputs = 1, .inputs = &x, .n_inputs = 1,
+                                  .grads = &gg),
+                     WEFT_OK, "%s", weft_last_error());
+        bool constant = false;
+        const weft_tensor h = weft_reshape(x, weft_shape(1, 3)), seed = weft_unsqueeze(d, 0);
+        cr_assert_neq(weft_register_hook(h, shown_constant, &constant, NULL), 0);
+        cr_assert_eq(weft_backward(h, .gradient = seed, .create_graph = true), WEFT_OK, "%s",
+                     weft_last_error());
+        cr_expect(constant, "what a hook is shown");
+        cr_expect(!weft_requires_grad(weft_grad(x)), "a gradient");
+        cr_assert_eq(weft_set_grad(x, d), WEFT_OK, "%s", weft_last_error());
+        cr_expect(!weft_requires_grad(weft_grad(x)), "a gradient that was set");
+        cr_assert_eq(j ? weft_jit_end(j) : WEFT_OK, WEFT_OK, "%s", weft_last_error());
+        for (int i = 0; i < 3; i++) {
+            double got[3];
+            cr_assert_eq(weft_to_array(gg, got, 3, WEFT_F64), WEFT_OK, "%s", weft_last_error());
+            cr_expect_eq(got[i], 4 * v[i], "[%d] is %g", i, got[i]);
+        }
+        weft_set_grad(x, WEFT_NONE);
+        weft_jit_free(j);
+        weft_scope_end(sc);
+        cr_assert_eq(weft_tape_nodes(), 0);
+    }
+}
+
 /* What is written with a history behind a leaf, through a detached view, has its value for one, and makes it no result: whether it
  * was used before or not. */
 Test(constants, a_leaf_stays_one)
