@@ -179,7 +179,7 @@ wf_ref wf_tape_node_of(wf_ctx *c, wf_slot *s, wf_why *why)
         wf_hint(why, "weft_detach it there, or use it under weft_no_grad_begin");
         return 0;
     }
-    if (mine && s->node) { /* a leaf stays one, whether or not it was used before its memory was written (a view of it detached) */
+    if (mine && s->node) { /* a leaf stays one, used before its memory was written or not */
         if (root && !leaf && s->node_gen != s->st->root_gen) {
             return alias_node(c, t, s, why);
         }

@@ -29,11 +29,11 @@ typedef struct track {
 struct wf_prof_file {
     int fd;
     int64_t process;
-    off_t end;    /* where the closing text begins */
-    off_t max;    /* it may not begin later; -1: an event would have made it */
-    wf_text text; /* not yet written */
+    off_t end;       /* where the closing text begins */
+    off_t max;       /* it may not begin later; -1: an event would have made it */
+    wf_text text;    /* not yet written */
     wf_text closing; /* what lies behind `end` */
-    wf_gzip *zip; /* or NULL: it is written as it is */
+    wf_gzip *zip;    /* or NULL: it is written as it is */
     bool failed;
     track named[MAX_TRACKS]; /* tracks that have a name in the file */
     int nnamed;

@@ -270,7 +270,8 @@ static int settle(wf_trace *t, int nsrc, wf_slot *const *src, wf_slot *dst, wf_w
         clash = clash || (src[i] && shares_import(t, src[i]->st, true));
     }
     clash = clash || (dst && shares_import(t, dst->st, false));
-    return clash ? t->base.need(&t->base, NULL, true, "use of memory that an import shares", true, why)
+    return clash ? t->base.need(&t->base, NULL, true, "use of memory that an import shares", true,
+                                why)
                  : 0;
 }
 

@@ -446,9 +446,9 @@ Test(constants, views_apart_in_derivatives)
                                   .grads = &g, .create_graph = true),
                      WEFT_OK, "%s", weft_last_error());
         y = weft_sum(g); /* 2 d x, whose gradient is 2 d */
-        cr_assert_eq(weft_grad_of(.outputs = &y, .n_outputs = 1, .inputs = &x, .n_inputs = 1,
-                                  .grads = &gg),
-                     WEFT_OK, "%s", weft_last_error());
+        cr_assert_eq(
+            weft_grad_of(.outputs = &y, .n_outputs = 1, .inputs = &x, .n_inputs = 1, .grads = &gg),
+            WEFT_OK, "%s", weft_last_error());
         bool constant = false;
         const weft_tensor h = weft_reshape(x, weft_shape(1, 3)), seed = weft_unsqueeze(d, 0);
         cr_assert_neq(weft_register_hook(h, shown_constant, &constant, NULL), 0);

@@ -493,7 +493,8 @@ Test(corners, reads_without_a_place_have_none)
         {"data", unsited_data}, {"item", unsited_item}, {"nonzero", unsited_nonzero}};
     weft_tensor x = vector(3, 0), y;
     for (int i = 0; i < 3; i++) {
-        weft_jit *j = weft_jit_trace(reads_by, (void *)(uintptr_t)&unsited[i], .always_record = true);
+        weft_jit *j =
+            weft_jit_trace(reads_by, (void *)(uintptr_t)&unsited[i], .always_record = true);
         weft_jit_break b[2];
         cr_assert_eq(weft_jit_begin(j), WEFT_OK);
         cr_assert_eq(reads_by((void *)(uintptr_t)&unsited[i], &x, 1, &y, 1), WEFT_OK);
