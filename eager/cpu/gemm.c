@@ -823,11 +823,12 @@ static int no_terms(const wf_gemm_desc *d)
 }
 
 /* Sums of one term are a * b + 0, rounded once. Elementwise that is quicker where tiles are mostly empty, as of a number times a
- * vector, of f16, which tiles widen first, and where results go past the caches. */
+ * vector, of f16, which tiles widen first, and where results go past the caches. Not where another shape is to have the same
+ * bits: instructions for pairs of bf16 have no subnormal sums, and SSE2 rounds before it adds 0, so that -0 is no result. */
 enum { ONE_TERM = 1 << 10, LARGE = 1 << 19 /* results */, THIN = 8 /* rows or columns */ };
 static bool is_one_term(const wf_gemm_desc *d)
 {
-    return d->k == 1 && !d->bias && d->batch * d->m * d->n >= ONE_TERM &&
+    return d->k == 1 && !d->bias && !d->one_order && d->batch * d->m * d->n >= ONE_TERM &&
            (d->m < THIN || d->n < THIN || d->dtype == WEFT_F16 || d->m * d->n >= LARGE);
 }
 static int one_term(const wf_gemm_desc *d)

@@ -15,6 +15,7 @@
 
 #include "eager/cpu/conv_pack.h"
 #include "eager/cpu/gemm.h"
+#include "eager/cpuid.h"
 #include "eager/pool.h"
 #include "jit/ir/dtype.h"
 #include "tests/support/effort.h"
@@ -1035,6 +1036,46 @@ Test(conv, infinities_beside_the_padding_of_depthwise_gradients)
         }
     }
     cr_assert(told > 0 && met > 0);
+}
+
+/* Of one channel and one tap, too, where products are less than the smallest normal number: products of other shapes, of many rows
+ * and few columns or past the caches, which could be made elsewhere. */
+Test(conv, small_products_of_one_channel_in_any_layout)
+{
+    static const int64_t sizes[][3] = {{64, 16, 2}, {8, 16, 64}, {300, 3, 2}}; /* n, o, h = w */
+    wf_set_isa(WF_NISA);
+    const int most = wf_isa();
+    for (int isa = 0; isa <= most; isa++)
+        for (size_t b = 0; b < BACKENDS; b++)
+            for (size_t i = 0; i < 4 * sizeof sizes / sizeof *sizes; i++) {
+                const int64_t *size = sizes[i / 4];
+                wf_conv_desc d = {.dtype = float_types[i % 4], .n = size[0], .o = size[1], .c = 1};
+                d.h = d.w = size[2];
+                d.kh = d.kw = 1;
+                d = completed(d);
+                const int64_t area = d.h * d.w;
+                const double tiny = d.dtype == WEFT_F64   ? 1e-162
+                                    : d.dtype == WEFT_F16 ? 1e-4
+                                                          : 1e-20;
+                tensor src = blank(d.dtype, d.n * area), w = blank(d.dtype, d.o), dst[2];
+                for (int64_t e = 0; e < src.count + w.count; e++)
+                    put(e < src.count ? &src : &w, e < src.count ? e : e - src.count,
+                        (double)between(-1000, 1000) * 1e-2 * tiny);
+                wf_set_isa(isa);
+                wf_gemm_set_backend(backends[b]);
+                for (int last = 0; last < 2; last++) {
+                    d.layout = last ? WF_CONV_SRC_NHWC | WF_CONV_DST_NHWC : 0;
+                    dst[last] = blank(d.dtype, d.n * d.o * area);
+                    cr_assert_eq(wf_conv2d_forward(&d, src.data, w.data, NULL, dst[last].data), 0);
+                }
+                const size_t bytes = (size_t)dst[0].count * wf_dtype_size(d.dtype);
+                tensor back = blank(d.dtype, dst[0].count);
+                reorder(&d, true, true, dst[1].data, back.data, wf_dtype_size(d.dtype));
+                cr_assert_eq(memcmp(dst[0].data, back.data, bytes), 0, "%s, size %zu, isa %d",
+                             wf_dtype_name(d.dtype), i / 4, isa);
+                drop(&src), drop(&w), drop(&dst[0]), drop(&dst[1]), drop(&back);
+            }
+    wf_set_isa(WF_NISA);
 }
 
 /* Every size that can be zero, one at a time. */
