@@ -114,6 +114,9 @@ static int bits_of(weft_tensor b, int all)
     }
     const weft_reduce_args args = {.x = b};
     const int64_t most = weft_item_i64((weft_max)(&args));
+    if (most == INT64_MIN) { /* there was no memory for it, maybe */
+        return all;
+    }
     return most <= 1 ? 1 : 64 - __builtin_clzll((unsigned long long)most);
 }
 

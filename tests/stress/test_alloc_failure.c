@@ -198,6 +198,7 @@ static weft_status composed(outcome *o, weft_tensor x)
     TRY(note(o, t));
     TRY(weft_backward(weft_add(weft_add(weft_sum(y), weft_sum(z)), weft_sum(t))));
     TRY(note(o, weft_grad(x)));
+    TRY(note(o, weft_pow(weft_i(3), weft_arange(0, 20, 1, WEFT_I64)))); /* looks at the exponents */
     return weft_set_grad(x, WEFT_NONE);
 }
 
