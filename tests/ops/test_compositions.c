@@ -700,6 +700,8 @@ Test(compositions, writing_by_indices_has_one_result)
                 weft_fill_(weft_select(weft_reshape(in[1], S(-1)), 0, 2 * r), (double)rare[r]);
                 weft_fill_(weft_select(weft_reshape(x, S(-1)), 0, 3 * r), (double)rare[r]);
             }
+            /* of the last value, which others go before, at times */
+            weft_fill_(weft_select(weft_reshape(in[1], S(-1)), 0, -1), (double)rare[0]);
         }
         weft_tensor y = weft_index_put(x, in + 2, n, in[1], add);
         weft_jit *j = weft_jit_trace(put_traced, &add, .always_record = true);
