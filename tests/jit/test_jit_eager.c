@@ -773,8 +773,8 @@ Test(eager, tensors_that_regions_borrow)
  * stay open. Values and ends are those of a model. */
 typedef struct roaming {
     weft_jit *j, *inner, *region;
-    weft_tensor w[4];
-    double v[4], want; /* of w; of the argument, and then of the result */
+    weft_tensor w[4], leaf; /* a hook of the leaf's is where things happen, too */
+    double v[4], want;      /* of w; of the argument, and then of the result */
     uint64_t random;
     int depth;
     int64_t borrowed; /* calls and regions in which something was */
@@ -819,7 +819,18 @@ static void something_happens(roaming *r, weft_tensor x)
     } else if (what == 8) {
         r->w[i] = weft_keep(weft_clone(old));
         OK(weft_free(old));
+    } else if (what == 9 && weft_is_grad_enabled()) {
+        r->depth++;
+        OK(weft_backward(weft_sum(weft_mul(r->leaf, old))));
+        OK(weft_set_grad(r->leaf, WEFT_NONE));
+        r->depth--;
     }
+}
+
+static weft_tensor happens_in_a_hook(void *self, weft_tensor grad)
+{
+    something_happens(self, grad);
+    return WEFT_NONE;
 }
 
 static weft_tensor roam(roaming *r, weft_tensor x, double of)
@@ -869,6 +880,9 @@ Test(eager, random_lifetimes)
         for (int i = 0; i < 4; i++) {
             r.w[i] = weft_keep(three(r.v[i] = i));
         }
+        r.leaf = weft_keep(three(2));
+        OK(weft_requires_grad_(r.leaf, true));
+        cr_assert_neq(weft_register_hook(r.leaf, happens_in_a_hook, &r, NULL), 0);
         for (int i = 0; i < 20 * CALLS; i++) {
             const weft_scope s = weft_scope_begin();
             const int k = roll(&r, 4);
@@ -899,6 +913,7 @@ Test(eager, random_lifetimes)
         for (int i = 0; i < 4; i++) {
             OK(weft_free(r.w[i]));
         }
+        OK(weft_free(r.leaf));
         cr_assert_eq(weft_leak_report(NULL), 0);
         weft_jit_free(r.j);
         weft_jit_free(r.inner);
