@@ -8,8 +8,8 @@
 
 #include "autograd/backward.h"
 #include "autograd/tape.h"
-#include "eager/borrow.h"
 #include "eager/alloc.h"
+#include "eager/borrow.h"
 #include "eager/device.h"
 #include "eager/profile.h"
 #include "weft/grad.h"

@@ -332,7 +332,7 @@ static weft_status unique(weft_tensor x, const wf_type *type, weft_scope scope,
                           weft_tensor *const out[3])
 {
     const char *op = "unique";
-    weft_tensor sorted, order, error = WEFT_NONE, made[3];
+    weft_tensor sorted, order, error = WEFT_NONE, made[3] = {WEFT_NONE, WEFT_NONE, WEFT_NONE};
     int64_t n = wf_type_numel(type), m;
     weft_status rc = weft_sort(wf_api_reshape(x, 1, &n), 0, false, &sorted, &order);
     if (rc != WEFT_OK) {
@@ -352,7 +352,6 @@ static weft_status unique(weft_tensor x, const wf_type *type, weft_scope scope,
     } else {
         wf_mfree(d.first);
         wf_mfree(d.member);
-        made[0] = made[1] = made[2] = error;
     }
     wf_mfree(d.starts);
     wf_mfree(d.order);

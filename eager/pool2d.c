@@ -566,9 +566,7 @@ static wf_view dense_of(const wf_view *v, int to, void *data)
 {
     wf_view t = wf_view_dense(data, to, 4, v->dims);
     if (wf_view_lies_last(v)) {
-        t.strides[1] = 1;
-        t.strides[3] = v->dims[1];
-        t.strides[2] = t.strides[3] * v->dims[3];
+        wf_last_strides(v->dims, t.strides);
     }
     return t;
 }

@@ -19,6 +19,7 @@
 
 #include "eager/alloc.h"
 #include "eager/cpu/amx.h"
+#include "eager/cpu/gemm_impl.h"
 #include "eager/pool.h"
 
 /* Steps of a block, about, and up to which there is one block; rows of taps at most. */
@@ -56,14 +57,6 @@ typedef struct task {
     bool finite;
 } task;
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-static int64_t most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
 static int64_t over(int64_t n, int64_t by)
 {
     return (n + by - 1) / by;
@@ -90,7 +83,8 @@ static void pack_a(const task *t, int64_t n, int64_t y, int64_t rows, int64_t p,
             char *to = t->a + ((o - t->o0) * 2 + half) * pieces * tile + p * tile;
             const int64_t written = there > 0 ? over(k, WF_AMX_SIDE) * WF_AMX_TILE : 0;
             if (there > 0)
-                wf_amx_pack_rows(&(wf_amx_matrix){from + first, 1, d->o}, least(16, there), k, to);
+                wf_amx_pack_rows(&(wf_amx_matrix){from + first, 1, d->o}, wf_least(16, there), k,
+                                 to);
             memset(to + written, 0, (size_t)(tile - written));
         }
 }
@@ -106,7 +100,7 @@ static const uint16_t *padded_row(const task *t, int64_t n, int64_t y)
     const int64_t c = w->merged ? d->c : (t->c1 - t->c0) * WF_AMX_SIDE;
     const uint16_t *from = w->src + (n * d->h + y) * d->w * d->c + first;
     const int64_t room = (int64_t)(w->row_bytes / sizeof *from) / w->near_c - d->pad[1];
-    const int64_t pixels = least(d->w, room);
+    const int64_t pixels = wf_least(d->w, room);
     uint16_t *to = t->row + d->pad[1] * c;
     if (c == d->c) {
         memcpy(to, from, (size_t)(pixels * c) * sizeof *to);
@@ -141,7 +135,7 @@ static void pack_b(const task *t, int64_t n, int64_t y, int64_t rows, int64_t p,
                                        ? q * WF_AMX_SIDE
                                        : tap * d->dilation[1] * c + q / w->across * WF_AMX_SIDE;
                 const int64_t columns =
-                    w->merged ? least(WF_AMX_SIDE, d->kw * c - at) : WF_AMX_SIDE;
+                    w->merged ? wf_least(WF_AMX_SIDE, d->kw * c - at) : WF_AMX_SIDE;
                 if (row)
                     wf_amx_pack_pairs(row + at, d->stride[1] * c, columns, d->ow, pairs, to);
                 else
@@ -159,7 +153,7 @@ static void put_merged(task *t, int64_t o, const float *acc)
 {
     const job *w = t->w;
     const wf_conv_desc *d = w->d;
-    const int64_t rows = least(WF_AMX_SIDE, d->o - o * WF_AMX_SIDE), area = d->kh * d->kw;
+    const int64_t rows = wf_least(WF_AMX_SIDE, d->o - o * WF_AMX_SIDE), area = d->kh * d->kw;
     for (int64_t i = 0; i < d->kh * w->across; i++, acc += WF_AMX_SQUARE / 4)
         for (int64_t e = 0; e < rows * WF_AMX_SIDE; e++) {
             const int64_t r = e / WF_AMX_SIDE, lane = e % WF_AMX_SIDE;
@@ -182,7 +176,7 @@ static void put(task *t, int64_t o, int64_t c, const float *acc)
         put_merged(t, o, acc);
     else
         t->finite &=
-            wf_amx_join_rows(&t->join, acc, least(WF_AMX_SIDE, d->o - first),
+            wf_amx_join_rows(&t->join, acc, wf_least(WF_AMX_SIDE, d->o - first),
                              t->w->out + (first * d->c + c * WF_AMX_SIDE) * area, d->c * area);
 }
 
@@ -216,11 +210,11 @@ static void run_task(task *t)
     int32_t at[MAX_WIDTH / WF_AMX_SIDE];
     memset(t->row, 0, w->row_bytes);
     for (int64_t p0 = 0; p0 < all; p0 += w->pieces) {
-        const int64_t count = least(w->pieces, all - p0);
+        const int64_t count = wf_least(w->pieces, all - p0);
         const int64_t panel = w->pieces * piece * WF_AMX_LINE;
         for (int64_t p = 0; p < count; p++) {
             const int64_t n = (p0 + p) / w->per_sample, y = (p0 + p) % w->per_sample * w->rows;
-            const int64_t rows = least(w->rows, d->oh - y);
+            const int64_t rows = wf_least(w->rows, d->oh - y);
             pack_a(t, n, y, rows, p, w->pieces);
             pack_b(t, n, y, rows, p, panel);
             for (int64_t s = 0; s < w->steps; s++)
@@ -250,9 +244,9 @@ static void run_tasks(void *arg, int64_t begin, int64_t end)
     const int64_t groups = over(w->c_blocks, w->per_c);
     for (int64_t i = begin; i < end; i++) {
         t.o0 = i / groups * w->per_o;
-        t.o1 = least(t.o0 + w->per_o, w->o_blocks);
+        t.o1 = wf_least(t.o0 + w->per_o, w->o_blocks);
         t.c0 = i % groups * w->per_c;
-        t.c1 = least(t.c0 + w->per_c, w->c_blocks);
+        t.c1 = wf_least(t.c0 + w->per_c, w->c_blocks);
         run_task(&t);
     }
     wf_amx_leave();
@@ -275,7 +269,7 @@ static void choose_parts(job *w)
     for (int64_t i = 0; i < d->kh; i++) {
         const int64_t far = i * d->dilation[0];
         w->shift[i] = far / d->stride[0];
-        w->extra = most(w->extra, w->shift[i]);
+        w->extra = wf_most(w->extra, w->shift[i]);
         w->slot[i] = -1;
         for (int64_t j = 0; j < i && w->slot[i] < 0; j++)
             if (j * d->dilation[0] % d->stride[0] == far % d->stride[0])
@@ -292,10 +286,10 @@ static void cut(job *w)
     const int64_t all = d->n * over(d->oh * w->wide, WF_AMX_SIDE);
     const int64_t steps = all <= ALL_STEPS ? ALL_STEPS : STEPS;
     w->rows = steps * WF_AMX_SIDE / w->wide;
-    w->rows = w->rows >= d->oh ? d->oh : most(1, w->rows >= 8 ? w->rows / 4 * 4 : w->rows);
+    w->rows = w->rows >= d->oh ? d->oh : wf_most(1, w->rows >= 8 ? w->rows / 4 * 4 : w->rows);
     w->steps = over(w->rows * w->wide, WF_AMX_SIDE);
     w->per_sample = over(d->oh, w->rows);
-    w->pieces = w->per_sample > 1 ? 1 : most(1, least(d->n, steps / w->steps));
+    w->pieces = w->per_sample > 1 ? 1 : wf_most(1, wf_least(d->n, steps / w->steps));
     w->one_block = d->n * w->per_sample <= w->pieces;
     choose_parts(w);
     w->lines = w->steps * 16 + w->extra * (w->wide / 2);
@@ -303,8 +297,8 @@ static void cut(job *w)
     w->o_blocks = over(d->o, WF_AMX_SIDE);
     w->c_blocks = w->merged ? 1 : d->c / WF_AMX_SIDE;
     w->across = w->merged ? over(d->kw * d->c, WF_AMX_SIDE) : d->kw;
-    int64_t down = most(1, least(4, w->o_blocks / 2));
-    const int64_t across = most(1, least(8 / down, w->c_blocks / 2));
+    int64_t down = wf_most(1, wf_least(4, w->o_blocks / 2));
+    const int64_t across = wf_most(1, wf_least(8 / down, w->c_blocks / 2));
     if (down * across == 1 && w->o_blocks > 1)
         down = 2;
     w->per_o = over(w->o_blocks, down);

@@ -38,11 +38,6 @@ typedef struct job {
     _Atomic int rc;
 } job;
 
-static int64_t most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Where columns [0, columns) of the band lie, for channels that the task has: [row][column][channel]. */
 static wf_view room_of(float *band, int64_t rows, int64_t columns, int64_t wide, int64_t channels)
 {
@@ -73,8 +68,8 @@ static void copy_image(const job *w, int64_t n, int64_t top, int64_t lines, int6
     const wf_view image = wf_conv_image(d, 0, w->src);
     const int64_t row = w->wide * SIDE, left = d->pad[1];
     const int64_t columns = wf_least(d->w, w->wide - left);
-    const int64_t first = wf_least(lines, most(0, -top)),
-                  end = most(first, wf_least(lines, d->h - top));
+    const int64_t first = wf_least(lines, wf_most(0, -top)),
+                  end = wf_most(first, wf_least(lines, d->h - top));
     memset(band, 0, (size_t)(first * row) * sizeof *band);
     memset(band + end * row, 0, (size_t)((lines - end) * row) * sizeof *band);
     if (first == end || columns < 1)
@@ -88,7 +83,7 @@ static void copy_image(const job *w, int64_t n, int64_t top, int64_t lines, int6
 /* Positions [*first, result) of [*first, end) that see one of `extent` pixels at position * stride + offset. */
 static int64_t seeing(int64_t *first, int64_t end, int64_t stride, int64_t offset, int64_t extent)
 {
-    *first = offset < 0 ? most(*first, (stride - 1 - offset) / stride) : *first;
+    *first = offset < 0 ? wf_most(*first, (stride - 1 - offset) / stride) : *first;
     return extent > offset ? wf_least(end, (extent - offset - 1) / stride + 1) : *first;
 }
 
@@ -124,7 +119,7 @@ static void add_band(const job *w, int64_t n, int64_t y, int64_t c, int64_t chan
     const wf_view all = wf_conv_image(d, 1, w->ddst), from = part_of(&all, n, y, c, &to);
     wf_copy(&to, &from);
     const int64_t step = d->stride[1] * SIDE, row = w->wide * SIDE;
-    const int64_t down = most(1, PIECE / d->ow);
+    const int64_t down = wf_most(1, PIECE / d->ow);
     for (int64_t y0 = 0; y0 < rows; y0 += down)
         for (int64_t x0 = 0; x0 < d->ow; x0 += PIECE)
             for (int64_t i = 0; i < d->kh; i++) {
@@ -224,12 +219,12 @@ static void cut(job *w)
     const wf_conv_desc *d = w->d;
     const int64_t reach = d->dilation[0] * (d->kh - 1) + 1;
     w->blocks = (d->c + SIDE - 1) / SIDE;
-    const int64_t wanted = wf_least(d->n, most(1, TASKS / w->blocks));
+    const int64_t wanted = wf_least(d->n, wf_most(1, TASKS / w->blocks));
     w->per_part = (d->n + wanted - 1) / wanted;
     w->parts = (d->n + w->per_part - 1) / w->per_part;
     w->wide = (d->ow - 1) * d->stride[1] + d->dilation[1] * (d->kw - 1) + 1;
     const int64_t fit = (BAND / (w->wide * SIDE) - reach) / d->stride[0] + 1;
-    const int64_t bands = (d->oh + most(1, fit) - 1) / most(1, fit);
+    const int64_t bands = (d->oh + wf_most(1, fit) - 1) / wf_most(1, fit);
     w->rows = (d->oh + bands - 1) / bands;
     w->lines = (w->rows - 1) * d->stride[0] + reach;
 }

@@ -155,10 +155,6 @@ typedef struct blocks {
     _Atomic int rc;
 } blocks;
 
-static int64_t most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
 /* Pieces of `least` work each, up to `count`. */
 static int64_t pieces_worth(double work, double least, int64_t count)
 {
@@ -238,16 +234,16 @@ static void cut_for_threads(blocks *w, double work)
     const bool hands_on = d->done && wf_least(worth, d->m / (2 * ROWS)) >= threads;
     const bool columns = !hands_on && (d->b_cs == 1 ? d->n : 2 * d->n) >= d->m;
     const int64_t long_ones = wf_least((columns ? d->n : d->m) / LONG, 4 * threads);
-    const int64_t pieces = threads > 1 ? most(threads, long_ones) : 1;
+    const int64_t pieces = threads > 1 ? wf_most(threads, long_ones) : 1;
     const int64_t handed = d->done ? d->m / 256 : 1;
     const int64_t sums = w->size < sizeof(float) ? d->m * d->n / MOST_SUMS : 1;
-    const int64_t count = wf_least(worth, most(most(pieces, handed), sums));
+    const int64_t count = wf_least(worth, wf_most(wf_most(pieces, handed), sums));
     if (count < 2)
         return;
     if (columns)
-        w->bn = piece(d->n, wf_least(count, most(1, d->n / COLUMNS)), COLUMNS);
+        w->bn = piece(d->n, wf_least(count, wf_most(1, d->n / COLUMNS)), COLUMNS);
     else
-        w->bm = piece(d->m, wf_least(count, most(1, d->m / (2 * ROWS))), ROWS);
+        w->bm = piece(d->m, wf_least(count, wf_most(1, d->m / (2 * ROWS))), ROWS);
 }
 
 /*
@@ -259,7 +255,7 @@ static int64_t columns_of_vector(const wf_gemm_desc *d, int64_t worth)
     const bool in_place = d->b_cs == 1 || (d->b_rs == 1 && d->k >= SHORT_COLUMN);
     const int64_t threads = wf_num_threads();
     const int64_t most_pieces = !in_place ? 8 : threads > 1 ? 2 * threads : 1;
-    int64_t bn = piece(d->n, wf_least(wf_least(worth, most_pieces), most(1, d->n / 256)), 64);
+    int64_t bn = piece(d->n, wf_least(wf_least(worth, most_pieces), wf_most(1, d->n / 256)), 64);
     while (in_place && d->n > bn && d->n % bn == 1)
         bn += 64;
     return bn;
@@ -280,9 +276,9 @@ static void choose_blocks(blocks *w)
     const wf_gemm_desc *d = &w->d;
     double work = (double)d->m * (double)d->n * (double)d->k;
     int64_t worth = pieces_worth(work, (double)MIN_WORK, 8), threads = wf_num_threads();
-    int64_t tall = most(2, wf_least(d->m / 256, most(8, d->m / 512)));
-    int64_t wide =
-        w->way == BY_ONEDNN ? most(2, wf_least(d->n / 512, 8)) : most(2, wf_least(d->n / 128, 8));
+    int64_t tall = wf_most(2, wf_least(d->m / 256, wf_most(8, d->m / 512)));
+    int64_t wide = w->way == BY_ONEDNN ? wf_most(2, wf_least(d->n / 512, 8))
+                                       : wf_most(2, wf_least(d->n / 128, 8));
     w->bm = d->m, w->bn = d->n;
     if (worth >= 2 && d->batch < 8 && w->slices == 1) {
         if (w->way == BY_VECTOR)
@@ -291,7 +287,7 @@ static void choose_blocks(blocks *w)
             w->bm = packed_height(d, work);
         else if (w->way == BY_PAIRS && d->done && d->m >= 256 && worth >= threads &&
                  d->m / 64 >= threads)
-            w->bm = piece(d->m, wf_least(worth, most(tall, threads)), 16);
+            w->bm = piece(d->m, wf_least(worth, wf_most(tall, threads)), 16);
         else if (w->way == BY_PAIRS && d->n >= 64 && (d->a_cs == 1 || d->m < 256))
             w->bn = piece(d->n, wf_least(worth, d->n / 32), 32);
         else if (w->way == BY_KERNELS && d->n >= 64 && turns_b(d))
@@ -411,7 +407,7 @@ static int choose_panels(blocks *w)
 static int64_t rows_to_pack(const blocks *w)
 {
     int64_t row = w->d.n * (int64_t)w->size;
-    return most(32, wf_least(w->panels.depth, 32768 / row / 32 * 32));
+    return wf_most(32, wf_least(w->panels.depth, 32768 / row / 32 * 32));
 }
 
 static void pack_task(void *arg, int64_t begin, int64_t end)

@@ -94,6 +94,10 @@ static inline int64_t wf_least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
+static inline int64_t wf_most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
 
 /* Whether windows are larger than the image, or some lie wholly in the padding. */
 static inline int wf_conv_beyond(const wf_conv_desc *d)
