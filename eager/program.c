@@ -134,11 +134,6 @@ static int as_source(wf_program *p, int value, int dtype)
     return wf_program_cast(p, value, dtype);
 }
 
-static bool is_heavy(wf_op op)
-{
-    return wf_rows[op].ulp > 0;
-}
-
 int wf_program_map(wf_program *p, wf_op op, int compute, int nsrc, const int *src)
 {
     const int ct = wf_ct(compute);
@@ -154,7 +149,7 @@ int wf_program_map(wf_program *p, wf_op op, int compute, int nsrc, const int *sr
     for (int k = 0; k < nsrc; k++)
         inst.src[k] = (int16_t)as_source(
             p, src[k], kind == WF_KIND_CHOOSE && k == 0 ? (int)WEFT_BOOL : compute);
-    p->heavy |= is_heavy(op);
+    p->heavy |= wf_is_heavy(op);
     return append(p, inst, truth ? (int)WEFT_BOOL : compute);
 }
 
@@ -178,7 +173,7 @@ int wf_program_vjp(wf_program *p, wf_op op, int which, int compute, int nsrc, co
             (int16_t)(used ? as_source(p, src[k], choose && k == 1 ? (int)WEFT_BOOL : compute)
                            : -1);
     }
-    p->heavy |= is_heavy(op);
+    p->heavy |= wf_is_heavy(op);
     return append(p, inst, compute);
 }
 

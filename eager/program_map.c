@@ -11,7 +11,7 @@
 #include "eager/map.h"
 #include "eager/program_run.h"
 
-enum { MOST_TILE = 1024, GRAIN = 32768, HEAVY_GRAIN = 4096 };
+enum { MOST_TILE = 1024, GRAIN = 32768, HEAVY_GRAIN = 4096, WHOLE = 1 << 16 };
 
 typedef struct tile_state {
     const void *at[WF_PROGRAM_VALUES];
@@ -30,7 +30,25 @@ wf_inst_fn wf_inst_function(const wf_program *p, const wf_inst *inst, const wf_k
     return fn;
 }
 
-static void step(const wf_map_run *r, int i, tile_state *s, void *out, size_t n)
+/* What a tile asks for while it is worked on: the tiles of n elements behind inputs `of`, that lie at src. */
+typedef struct ahead {
+    const void *const *src;
+    size_t n;
+    uint32_t of;
+} ahead;
+
+/* Part [from, to) of WHOLE of it. */
+static void ask(const wf_map_run *r, const ahead *a, int from, int to)
+{
+    for (uint32_t rest = a->of; rest; rest &= rest - 1) {
+        const int k = __builtin_ctz(rest);
+        const size_t bytes = a->n * wf_dtype_size(r->p->type[r->p->input[k]]);
+        wf_look_ahead_part(a->src[k], (int64_t)bytes, from, to, WHOLE);
+    }
+    __asm__ volatile(""); /* gcc leaves out calls of functions that only ask for memory */
+}
+
+static void step(const wf_map_run *r, int i, tile_state *s, void *out, size_t n, const ahead *a)
 {
     const wf_inst *inst = &r->p->inst[i];
     const void *src[5];
@@ -51,12 +69,22 @@ static void step(const wf_map_run *r, int i, tile_state *s, void *out, size_t n)
         n = 1;
         bcast = 0;
     }
+    s->at[inst->value] = out;
+    s->one[inst->value] = all;
+    if (a->of != 0 && n > WF_PIECE && wf_inst_weight(inst) > 1) {
+        const int count = (int)((n + WF_PIECE - 1) / WF_PIECE);
+        const int from = r->ask[i], part = r->ask[i + 1] - from;
+        for (int q = 0; q < count; q++) {
+            ask(r, a, from + part * q / count, from + part * (q + 1) / count);
+            wf_inst_piece(r->p, inst, r->fn[i].map, out, src, n, bcast, q);
+        }
+        return;
+    }
+    ask(r, a, r->ask[i], r->ask[i + 1]);
     if (inst->kind == WF_INST_CAST)
         r->fn[i].cast(out, src[0], n);
     else
         r->fn[i].map(out, src, n, bcast);
-    s->at[inst->value] = out;
-    s->one[inst->value] = all;
 }
 
 /* -- chains ------------------------------------------------------------------------------------------------ */
@@ -78,7 +106,8 @@ static void add_link(chain *c, int op, const tile_state *s, int from)
 
 /* Instructions i .. i + chain in one pass; false (and nothing done) if they have to run one by one: all
  * sources are single elements, or one that is lies where the chain writes. */
-static bool run_chain(const wf_map_run *r, int i, tile_state *s, void *const *place, size_t n)
+static bool run_chain(const wf_map_run *r, int i, tile_state *s, void *const *place, size_t n,
+                      const ahead *a)
 {
     const wf_program *p = r->p;
     const wf_inst *inst = &p->inst[i];
@@ -107,6 +136,7 @@ static bool run_chain(const wf_map_run *r, int i, tile_state *s, void *const *pl
             if (!c.link[l].src.along && c.link[l].src.data == c.store[w])
                 return false;
     const wf_grid_src first = {.data = s->at[inst->src[start]], .along = true};
+    ask(r, a, r->ask[i], r->ask[i + 1 + length]);
     r->grid->chain[inst->compute == WEFT_F64](place[length], &first, c.link, c.count, 1,
                                               (int64_t)n);
     s->at[p->inst[i + length].value] = place[length];
@@ -115,9 +145,10 @@ static bool run_chain(const wf_map_run *r, int i, tile_state *s, void *const *pl
 }
 
 static void run_tile(const wf_map_run *r, void *const *dst, const void *const *src, size_t n,
-                     unsigned bcast, uint32_t ahead)
+                     unsigned bcast, uint32_t of)
 {
     const wf_program *p = r->p;
+    const ahead a = {.src = src, .n = n, .of = of};
     _Alignas(64) char registers[WF_MAP_REGISTERS];
     tile_state s;
     for (int k = 0; k < p->ninput; k++) {
@@ -131,18 +162,13 @@ static void run_tile(const wf_map_run *r, void *const *dst, const void *const *s
     for (int i = 0; i < p->ninst;) {
         void *place[WF_LINKS];
         const int length = p->chain[i];
-        for (uint32_t rest = ahead; rest; rest &= rest - 1) {
-            const int k = __builtin_ctz(rest);
-            const size_t bytes = n * wf_dtype_size(p->type[p->input[k]]);
-            wf_look_ahead_part(src[k], (int64_t)bytes, i, i + 1 + length, p->ninst);
-        }
         for (int e = 0; e <= length; e++) {
             const int o = r->direct[i + e];
             place[e] = o >= 0 ? dst[o] : registers + p->inst[i + e].reg * r->pitch;
         }
-        if (length == 0 || !run_chain(r, i, &s, place, n))
+        if (length == 0 || !run_chain(r, i, &s, place, n, &a))
             for (int e = 0; e <= length; e++)
-                step(r, i + e, &s, place[e], n);
+                step(r, i + e, &s, place[e], n, &a);
         i += 1 + length;
     }
     for (int k = 0; k < p->noutput; k++) {
@@ -186,8 +212,15 @@ void wf_map_run_init(wf_map_run *r, const wf_program *p)
     r->p = p;
     r->k = wf_kernels_now();
     r->grid = wf_grid_kernels_now();
+    int whole = 0, before = 0;
     for (int i = 0; i < p->ninst; i++)
+        whole += wf_inst_weight(&p->inst[i]);
+    r->ask[0] = 0;
+    for (int i = 0; i < p->ninst; i++) {
         r->fn[i] = wf_inst_function(p, &p->inst[i], r->k);
+        before += wf_inst_weight(&p->inst[i]);
+        r->ask[i + 1] = before * WHOLE / whole;
+    }
     r->tile = MOST_TILE;
     while (p->nreg * r->tile * p->width > WF_MAP_REGISTERS)
         r->tile /= 2;

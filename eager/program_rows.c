@@ -101,6 +101,7 @@ static bool open_task(wf_row_task *t, wf_row_run *r, char *stack)
     t->r = r;
     t->mem = stack;
     t->end = 0;
+    t->nask = 0;
     if (r->bytes > STACK) {
         t->mem = wf_scratch((size_t)r->bytes);
         if (t->mem == NULL) {

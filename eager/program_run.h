@@ -16,6 +16,37 @@ typedef union wf_inst_fn {
 } wf_inst_fn;
 wf_inst_fn wf_inst_function(const wf_program *p, const wf_inst *inst, const wf_kernels *k);
 
+/* A heavy row: tens of operations where a cheap one has one. */
+static inline bool wf_is_heavy(int op)
+{
+    return wf_rows[op].ulp > 0;
+}
+
+/* What an instruction takes beside others, about: what it asks for ahead is as large a part. */
+static inline int wf_inst_weight(const wf_inst *inst)
+{
+    const bool row = inst->kind == WF_INST_MAP || inst->kind == WF_INST_VJP;
+    return row && wf_is_heavy(inst->op) ? 8 : 1;
+}
+
+/* Heavy rows go by pieces where memory is asked for meanwhile: a processor has room for some twenty requests, and waits with the
+ * next, though there is much to compute. */
+enum { WF_PIECE = 256 };
+
+/* Piece q of a row on tiles of n elements. */
+static inline void wf_inst_piece(const wf_program *p, const wf_inst *inst, wf_map_fn fn, char *out,
+                                 const void *const *src, size_t n, unsigned bcast, int q)
+{
+    const size_t first = (size_t)q * WF_PIECE, left = n - first;
+    const void *at[5];
+    for (int k = 0; k < inst->nsrc; k++) {
+        const bool moves = (bcast >> k & 1) == 0 && inst->src[k] >= 0;
+        at[k] = (const char *)src[k] + (moves ? first * wf_dtype_size(p->type[inst->src[k]]) : 0);
+    }
+    fn(out + first * wf_dtype_size(p->type[inst->value]), at, left < WF_PIECE ? left : WF_PIECE,
+       bcast);
+}
+
 /* -- chains (eager/kernels/program.h) ------------------------------------------------------------------------ */
 /* Can the instruction be a link at all? */
 static inline bool wf_inst_is_link(const wf_inst *inst)
@@ -60,6 +91,7 @@ typedef struct wf_map_run {
     uint32_t ahead;                   /* inputs of which the tile behind lies behind in memory */
     int16_t direct[WF_PROGRAM_INSTS]; /* output that an instruction writes straight away, or -1 */
     wf_inst_fn fn[WF_PROGRAM_INSTS];
+    int ask[WF_PROGRAM_INSTS + 1]; /* where its part of what a tile asks for begins */
 } wf_map_run;
 
 void wf_map_run_init(wf_map_run *r, const wf_program *p);

@@ -12,7 +12,7 @@
 
 #include "eager/program_task.h"
 
-enum { TURNED_AHEAD = 2 }; /* strips */
+enum { TURNED_AHEAD = 2 /* strips */, WHOLE = 1 << 16 };
 
 /* -- places ------------------------------------------------------------------------------------------------ */
 static inline char *address(const wf_row_task *t, const wf_place *p)
@@ -293,6 +293,62 @@ static void do_chain(wf_row_task *t, const wf_code *c)
                                                     c->nlink, m, n);
 }
 
+/* -- asking for what comes next ------------------------------------------------------------------------------ */
+/* What a strip of a phase asks for while it is worked on: what follows it in the inputs. Straight: the strip that it will be in the
+ * group behind. Turned: further columns, into the second cache, as rows a power of two apart share sets of the first. */
+static void find_asks(wf_row_task *t, int phase)
+{
+    const wf_row_run *r = t->r;
+    const int64_t row = r->turned ? t->r0 : t->r0 + r->group;
+    const int64_t col = r->turned ? t->c0 + TURNED_AHEAD * t->cn : t->c0;
+    const int64_t left = r->turned ? t->c1 - col : t->rn;
+    t->nask = 0;
+    if (!r->turned && row >= t->end)
+        return;
+    uint32_t rest = r->turned ? r->ahead & r->plan.reads[phase] : r->ahead;
+    for (; rest; rest &= rest - 1) {
+        const wf_operand *o = &r->s.op[r->p->noutput + __builtin_ctz(rest)];
+        wf_ask *a = &t->ask[t->nask++];
+        a->next = o->data + (row * o->row + col * o->col) * o->esize;
+        a->step = (r->turned ? o->col : o->row) * o->esize;
+        a->bytes = line(t) * o->esize;
+        a->pieces = left < lines(t) ? left : lines(t);
+        if (a->step == a->bytes || a->pieces == 1) { /* one piece, in lines of memory */
+            a->pieces = (a->pieces * a->bytes + 63) / 64;
+            a->step = a->bytes = 64;
+        }
+    }
+}
+
+/* Asks for part [from, to) of WHOLE of it. */
+static void ask(const wf_row_task *t, int from, int to)
+{
+    for (const wf_ask *a = t->ask; a < t->ask + t->nask; a++)
+        for (int64_t i = a->pieces * from / WHOLE; i < a->pieces * to / WHOLE; i++) {
+            const char *next = a->next + i * a->step;
+            if (a->bytes == 64)
+                __builtin_prefetch(next);
+            else
+                for (int64_t at = 0; at < a->bytes; at += 64)
+                    __builtin_prefetch(next + at, 0, 2);
+        }
+    __asm__ volatile(""); /* gcc leaves out calls of functions that only ask for memory */
+}
+
+/* The parts that steps [begin, end) ask for. What a group behind reads first is spread over all phases, which find this group's in
+ * the caches; turned groups are too long for that. */
+static void share_out(wf_row_task *t, int begin, int end)
+{
+    int whole = 0, before = 0;
+    for (int s = begin; s < end; s++)
+        whole += wf_inst_weight(t->code[s].inst);
+    for (int s = begin; s < end; s++) {
+        t->code[s].ask_from = before * WHOLE / whole;
+        before += wf_inst_weight(t->code[s].inst);
+        t->code[s].ask_to = before * WHOLE / whole;
+    }
+}
+
 void wf_make_code(wf_row_task *t)
 {
     const wf_row_run *r = t->r;
@@ -312,7 +368,11 @@ void wf_make_code(wf_row_task *t)
         for (int k = 0; k < r->p->noutput; k++)
             if (r->p->output_level[k] == WF_LEVEL_ELEM && plan->out_phase[k] == phase)
                 t->out[k] = ref_of(t, r->p->output[k]);
+        if (r->turned)
+            share_out(t, plan->begin[phase], plan->begin[phase + 1]);
     }
+    if (!r->turned)
+        share_out(t, 0, steps);
 }
 
 /* -- running ------------------------------------------------------------------------------------------------- */
@@ -337,6 +397,13 @@ static void do_iota(const wf_row_task *t, const wf_inst *inst, char *out)
     }
     for (int64_t i = 1; i < t->rn; i++)
         memcpy(out + i * t->cn * size, out, (size_t)(t->cn * size));
+}
+
+/* Does the step ask between pieces of its strip? */
+static inline bool goes_by_pieces(const wf_row_task *t, const wf_code *c)
+{
+    return t->nask > 0 && c->form == WF_FORM_TILE && t->rn * t->cn > WF_PIECE &&
+           wf_inst_weight(c->inst) > 1;
 }
 
 static void do_step(wf_row_task *t, const wf_code *c)
@@ -370,7 +437,13 @@ static void do_step(wf_row_task *t, const wf_code *c)
         const bool plain = s->form == c->form || (c->bcast >> k & 1) != 0 || c->form == WF_FORM_ONE;
         src[k] = plain ? address_of(t, s) : wf_tile_of(t, s, k);
     }
-    if (inst->kind == WF_INST_CAST)
+    if (goes_by_pieces(t, c)) {
+        const int count = (int)((n + WF_PIECE - 1) / WF_PIECE), part = c->ask_to - c->ask_from;
+        for (int q = 0; q < count; q++) {
+            ask(t, c->ask_from + part * q / count, c->ask_from + part * (q + 1) / count);
+            wf_inst_piece(t->r->p, inst, c->fn.map, out, src, (size_t)n, c->bcast, q);
+        }
+    } else if (inst->kind == WF_INST_CAST)
         c->fn.cast(out, src[0], (size_t)n);
     else if (inst->kind == WF_INST_EXPAND)
         memcpy(out, src[0], (size_t)n * wf_dtype_size(inst->compute));
@@ -433,59 +506,23 @@ static void load_input(wf_row_task *t, int j)
                   t->rn, t->c0, t->cn, r->turned);
 }
 
-/* Asks for part [from, to) of `of` of what follows the strip in input j. Straight: the strip that it will be in the group behind.
- * Turned: further columns, into the second cache, as rows a power of two apart share sets of the first. */
-static void ask_for(const wf_row_task *t, int j, int from, int to, int of)
-{
-    const wf_row_run *r = t->r;
-    const wf_operand *o = &r->s.op[r->p->noutput + j];
-    const int64_t row = r->turned ? t->r0 : t->r0 + r->group;
-    const int64_t col = r->turned ? t->c0 + TURNED_AHEAD * t->cn : t->c0;
-    const int64_t left = r->turned ? t->c1 - col : t->rn;
-    const int64_t step = (r->turned ? o->col : o->row) * o->esize;
-    int64_t pieces = left < lines(t) ? left : lines(t), bytes = line(t) * o->esize;
-    const char *next = o->data + (row * o->row + col * o->col) * o->esize;
-    if (step == bytes || pieces == 1) { /* one piece, in lines of memory */
-        pieces = (pieces * bytes + 63) / 64;
-        for (int64_t i = pieces * from / of; i < pieces * to / of; i++)
-            __builtin_prefetch(next + i * 64);
-        pieces = 0;
-    }
-    for (int64_t i = pieces * from / of; i < pieces * to / of; i++)
-        for (int64_t at = 0; at < bytes; at += 64)
-            __builtin_prefetch(next + i * step + at, 0, 2);
-    __asm__ volatile(""); /* gcc leaves out calls of functions that only ask for memory */
-}
-
-/* Before steps [s, end) of a phase: their part of what is read next. What a group behind reads first is spread over all phases,
- * which find this group's in the caches; turned groups are too long for that. */
-static void ask_ahead(const wf_row_task *t, int phase, int s, int end)
-{
-    const wf_row_run *r = t->r;
-    const wf_row_plan *plan = &r->plan;
-    const int first = r->turned ? plan->begin[phase] : 0;
-    const int last = plan->begin[r->turned ? phase + 1 : plan->nphase];
-    if (!r->turned && t->r0 + r->group >= t->end)
-        return;
-    uint32_t rest = r->turned ? r->ahead & plan->reads[phase] : r->ahead;
-    for (; rest; rest &= rest - 1)
-        ask_for(t, __builtin_ctz(rest), s - first, end - first, last - first);
-}
-
 void wf_do_strip(wf_row_task *t, int phase)
 {
     const wf_row_run *r = t->r;
     const wf_row_plan *plan = &r->plan;
+    if (r->ahead != 0)
+        find_asks(t, phase);
     for (int j = 0; j < r->p->ninput; j++)
         if ((plan->reads[phase] >> j & 1) != 0 && r->way[j] != WF_IN_PLACE)
             load_input(t, j);
     for (int s = plan->begin[phase]; s < plan->begin[phase + 1]; s += 1 + t->code[s].chain) {
-        if (r->ahead != 0)
-            ask_ahead(t, phase, s, s + 1 + t->code[s].chain);
-        if (t->code[s].chain > 0)
-            do_chain(t, &t->code[s]);
+        const wf_code *c = &t->code[s];
+        if (t->nask > 0 && !goes_by_pieces(t, c))
+            ask(t, c->ask_from, c[c->chain].ask_to);
+        if (c->chain > 0)
+            do_chain(t, c);
         else
-            do_step(t, &t->code[s]);
+            do_step(t, c);
     }
     for (int k = 0; k < r->p->noutput; k++)
         if (r->p->output_level[k] == WF_LEVEL_ELEM && plan->out_phase[k] == phase)

@@ -55,10 +55,17 @@ typedef struct wf_code {
     wf_ref first;
     wf_link *link;
     wf_ref *from;
-    uint8_t form; /* of the result */
+    uint8_t form;         /* of the result */
+    int ask_from, ask_to; /* its part of what a strip asks for */
     wf_place to;
     wf_ref src[5];
 } wf_code;
+
+/* Memory that a strip asks for: `pieces` times `bytes`, `step` apart. */
+typedef struct wf_ask {
+    const char *next;
+    int64_t step, bytes, pieces;
+} wf_ask;
 
 typedef struct wf_row_run {
     const wf_program *p;
@@ -98,6 +105,8 @@ typedef struct wf_row_task {
     wf_link *link;                   /* of all chains, and */
     wf_ref *from;                    /* what they read */
     int nlink;
+    wf_ask ask[WF_PROGRAM_INPUTS]; /* of the strip */
+    int nask;
     const void *at[WF_PROGRAM_VALUES]; /* ROW values: vectors of gn; ONE values */
     wf_ref ref[WF_PROGRAM_VALUES];     /* ELEM values */
     wf_ref out[WF_PROGRAM_OUTPUTS];    /* ELEM outputs: their values when they are stored */
