@@ -232,6 +232,11 @@ static void store(chunk *c, const wf_block *b, int k)
     char *raw = c->scratch + r->slot[r->w->nops];
     const bool packed = is_packed(b, k);
     if (!wf_same_bits(from, to)) {
+        const wf_cast_fn past = r->k->cast_past[to][from];
+        if (packed && r->stream && past && (uintptr_t)b->ptr[k] % 64 == 0) { /* not by way of raw */
+            past(b->ptr[k], tile, n);
+            return;
+        }
         char *out = packed && !r->stream ? b->ptr[k] : raw;
         r->k->cast[to][from](out, tile, n);
         if (out != raw)
@@ -272,17 +277,18 @@ static void stream_block(const run *r, const wf_block *b, char *scratch)
     const wf_tiles *t = r->t;
     const void *src[WF_WALK_OPS];
     void *dst[WF_WALK_OPS], *to[WF_WALK_OPS];
-    int64_t piece = PIECE;
+    const int64_t bytes = r->w->op[0].esize, many = bytes < 4 ? 4 / bytes : 1; /* as many bytes */
+    int64_t piece = PIECE * many;
     while (t->ndst * piece * 8 > SCRATCH)
         piece /= 2;
     for (int k = 0; k < t->ndst; k++)
         dst[k] = scratch + k * piece * 8;
     for (int64_t at = 0; at < b->cols; at += piece) {
         const int64_t n = b->cols - at < piece ? b->cols - at : piece;
-        int64_t step = STEP; /* parts of lines at the ends of steps would be stored by themselves */
+        int64_t step = STEP * many; /* lines that steps cut would be stored in parts */
         for (int k = 0; k < t->ndst; k++) {
             to[k] = b->ptr[k] + at * r->w->op[k].esize;
-            step = (uintptr_t)to[k] % 64 == 0 ? step : PIECE;
+            step = (uintptr_t)to[k] % 64 == 0 ? step : piece;
         }
         for (int k = 0; k < t->nsrc; k++)
             src[k] = t->src_type[k] == WEFT_DTYPE_DEFAULT

@@ -310,6 +310,59 @@ Test(map, transposed_past_caches)
     free(memory);
 }
 
+/* Small types past the caches have the bits of the same row a piece at a time, which stays in them; also where results do not begin with a
+ * line, or are not as long as whole ones. */
+Test(map, small_types_past_caches)
+{
+    enum { BYTES = 13 << 20, PIECE = 1000, AT = 64, ROWS = 5 };
+    static const int rows[ROWS] = {WF_OP_ADD, WF_OP_SQUARE, WF_OP_MAXIMUM, WF_OP_LESS, WF_OP_EXP};
+    static const int types[] = {WEFT_U8, WEFT_I16, WEFT_BF16, WEFT_F16, WEFT_F64};
+    char *memory = aligned_alloc(64, 4 * (size_t)(BYTES + 2 * AT)), *at[4];
+    cr_assert_not_null(memory);
+    for (int k = 0; k < 4; k++)
+        at[k] = memory + (size_t)k * (BYTES + 2 * AT);
+    for (int i = 0; i < 2 * (BYTES + 2 * AT); i++)
+        at[0][i] = (char)((unsigned)i * 2654435761u >> 13);
+    for (int t = 0; t < (int)(sizeof types / sizeof *types) * ROWS; t++) {
+        const int type = types[t / ROWS], row = rows[t % ROWS], compute = wf_dtype_compute(type);
+        const int64_t size = (int64_t)wf_dtype_size(type), n = BYTES / size - t;
+        const int to = row == WF_OP_LESS ? WEFT_BOOL : type;
+        const int64_t step = (int64_t)wf_dtype_size(to);
+        const int nsrc = row == WF_OP_SQUARE || row == WF_OP_EXP ? 1 : 2;
+        if (row == WF_OP_EXP && wf_dtype_kind(type) != 2)
+            continue;
+        for (int pass = 0; pass < 2; pass++) { /* all at once, which is checked, and by pieces */
+            char *out = at[2 + pass] + (t % 2 ? step : 0);
+            const int64_t each = pass ? PIECE : n;
+            wf_set_isa(pass ? WF_ISA_SSE2 : WF_NISA - 1 - t % 3);
+            memset(at[2 + pass], 77, BYTES + 2 * AT);
+            for (int64_t i = 0; i < n; i += each) {
+                wf_view v[3] = {{.data = out + i * step, .dtype = (uint8_t)to, .rank = 1}};
+                v[0].dims[0] = n - i < each ? n - i : each;
+                v[0].strides[0] = 1;
+                for (int k = 1; k <= nsrc; k++) {
+                    v[k] = v[0];
+                    v[k].dtype = (uint8_t)type;
+                    v[k].data = at[k - 1] + i * size;
+                }
+                cr_assert_eq(wf_exec_map((wf_op)row, compute, v, nsrc, v + 1), 0);
+            }
+        }
+        wf_view got = {.dtype = (uint8_t)to, .rank = 1, .dims = {PIECE}, .strides = {1}};
+        for (int64_t i = 0; i < BYTES + 2 * AT; i += PIECE * step) {
+            const int64_t left = BYTES + 2 * AT - i;
+            const int64_t bytes = left < PIECE * step ? left : PIECE * step;
+            if (memcmp(at[2] + i, at[3] + i, (size_t)bytes) == 0)
+                continue;
+            got.data = at[2] + i; /* any NaN is any other */
+            got.dims[0] = bytes / step;
+            compare((wf_op)row, &got, at[3] + i, "past the caches");
+        }
+    }
+    isa_most();
+    free(memory);
+}
+
 /* A transposed source that is repeated over an outer axis, behind a block of one column, which lies in rows as well. */
 Test(map, repeated_transposed_past_caches)
 {
