@@ -35,6 +35,7 @@ enum {
     LANES_BYTES =
         1 << 21, /* of sums of all lanes: rows in one piece gain more than a second cache does */
     PIECE_BYTES = 2048, /* of sums of a row, at least, where rows are cut for more threads */
+    PIECES_FROM = 512,  /* bytes of the sums of a row that is summed up where it lies */
     LANES_FROM = 256,   /* rows: four of a lane */
     MOST_CLASSES = 8    /* tasks that subtrees of a block's lanes make */
 };
@@ -621,6 +622,21 @@ static void span_task(void *arg, int64_t begin, int64_t end)
     }
 }
 
+/* Blocks of sums whose values lie in rows that are apart, each row in one piece. */
+static void pieces_task(void *arg, int64_t begin, int64_t end)
+{
+    const engine *e = arg;
+    const wf_red_axis_split *g = &e->g;
+    const int64_t inner = g->rd[1], stride = g->rx[0];
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t r = i % e->blocks * WF_BLOCK;
+        int64_t ox = r / inner * stride, oy = 0;
+        wf_red_locate(i / e->blocks, g->nk, g->kd, g->kx, g->ky, &ox, &oy);
+        e->sum->pieces(e->out + i * (int64_t)e->k->size, at(e->job->x, ox), r % inner, inner,
+                       stride, g->reduced - r < WF_BLOCK ? g->reduced - r : WF_BLOCK);
+    }
+}
+
 /* Columns of a tile, of n rows that are a lane each: loaded, mapped and reduced together. */
 static void turned_task(void *arg, int64_t begin, int64_t end)
 {
@@ -685,6 +701,16 @@ static void fold_task(void *arg, int64_t begin, int64_t end)
     }
 }
 
+/* Are sums those of rows in one piece each, so long that copying them together would take longer? */
+static bool is_in_pieces(const engine *e)
+{
+    const wf_red_axis_split *g = &e->g;
+    const int64_t row = g->nr == 2 ? g->rd[1] * (int64_t)e->k->size : 0;
+    const bool easy = wf_isa() == WF_ISA_AVX512 || g->rd[1] % WF_LANES == 0;
+    return e->sum && e->sum->pieces && row >= (easy ? PIECES_FROM : 2 * PIECES_FROM) &&
+           g->rx[1] == 1;
+}
+
 static int run_inner(engine *e)
 {
     const wf_red_job *j = e->job;
@@ -725,6 +751,7 @@ static int run_inner(engine *e)
                         (g->nr > 1 || (g->nr == 1 && (is_spread(g->rx[0]) || per < together)));
     wf_parallel_items(g->kept * e->blocks, per, TASK_ELEMENTS, AWAKE,
                       e->span != NULL && lines ? span_task
+                      : is_in_pieces(e)        ? pieces_task
                       : spread                 ? spread_task
                                                : inner_task,
                       e);

@@ -76,6 +76,9 @@ typedef struct wf_sum_kernels {
     /* As wf_red_kernels.rows for sums; the rows of the next call, if they are known, are `ahead` elements behind these. */
     void (*rows)(void *acc, const void *const *rows, int64_t nrows, int64_t ncols, int init,
                  int64_t ahead);
+    /* *out = the sum of n values, 0 < n <= WF_BLOCK, that lie in rows of `inner`, `stride` apart, from value c of the row at x on;
+     * or NULL. */
+    void (*pieces)(void *out, const void *x, int64_t c, int64_t inner, int64_t stride, int64_t n);
 } wf_sum_kernels;
 
 extern const wf_sum_kernels wf_sum_kernels_sse2[WF_NDTYPE];

@@ -68,6 +68,77 @@ WF_INLINE
 #endif
 }
 
+#if WF_VBYTES > 16
+/* Where values of rows that are apart go on, in bytes: place `c` of the row at x, `inner` long and `stride` before the next one. */
+typedef struct pieces {
+    const char *x;
+    int64_t c, inner, stride;
+} pieces;
+
+/* `m` bytes further, no more than the row's end. */
+WF_INLINE void go_on(pieces *p, int64_t m)
+{
+    p->c += m;
+    if (p->c == p->inner) {
+        p->c = 0;
+        p->x += p->stride;
+    }
+}
+
+/* Up to `left` bytes of them, from one row or several, as 64 lanes of `size` bytes, missing ones -0; how many there were. */
+#if WF_VBYTES == 64
+WF_INLINE int64_t bridge(void *few, pieces *p, int64_t left, const int64_t size)
+{
+    const int64_t lanes = WF_LANES * size, all = left < lanes ? left : lanes;
+    __m512i v[8];
+    WF_UNROLL for (int k = 0; k < size; k++)
+    {
+        v[k] = size == 2   ? _mm512_set1_epi16(INT16_MIN)
+               : size == 4 ? _mm512_set1_epi32(INT32_MIN)
+                           : _mm512_set1_epi64(INT64_MIN);
+    }
+    for (int64_t at = 0, m; at < all; at += m) {
+        m = p->inner - p->c < all - at ? p->inner - p->c : all - at;
+        const uint64_t some = ~(uint64_t)0 >> (WF_LANES - m / size) << at / size;
+        WF_UNROLL for (int k = 0; k < size; k++)
+        {
+            const char *from = p->x + (p->c - at) + k * 64;
+            const uint64_t which = some >> (k * 64 / size);
+            v[k] = size == 2   ? _mm512_mask_loadu_epi16(v[k], (__mmask32)which, from)
+                   : size == 4 ? _mm512_mask_loadu_epi32(v[k], (__mmask16)which, from)
+                               : _mm512_mask_loadu_epi64(v[k], (__mmask8)which, from);
+        }
+        go_on(p, m);
+    }
+    WF_UNROLL for (int k = 0; k < size; k++)
+    {
+        _mm512_storeu_si512((char *)few + k * 64, v[k]);
+    }
+    return all;
+}
+#else
+static __attribute__((noinline, noclone)) int64_t bridge(void *few, pieces *p, int64_t left,
+                                                         int64_t size)
+{
+    const int64_t lanes = WF_LANES * size, all = left < lanes ? left : lanes;
+    char *const to = few;
+    memset(to + all, 0, (size_t)(lanes - all));
+    for (int64_t at = all; at < lanes; at += size) {
+        to[at + size - 1] = INT8_MIN;
+    }
+    for (int64_t at = 0, m; at < all; at += m) {
+        m = p->inner - p->c < all - at ? p->inner - p->c : all - at;
+        memcpy(to + at, p->x + p->c, (size_t)m);
+        go_on(p, m);
+    }
+    return all;
+}
+#endif
+#endif
+
+#if WF_VBYTES > 16 /* SSE2 is not timed */
+#define PIECES
+#endif
 #define T float
 #define TSFX f32
 #define ESIZE 4
@@ -88,6 +159,7 @@ WF_INLINE
 #define ONE(v) wf_f32_of_bf16(v)
 #define NOTHING 0x8000
 #include "eager/kernels/sums_t.h"
+#undef PIECES
 #define S uint16_t
 #define SFX f16
 #define GET(p) widen_f16(p)
@@ -117,6 +189,9 @@ const wf_span_fn WF_JOIN(wf_squares, WF_ISA) = span_squares;
 #undef TSFX
 #undef ESIZE
 
+#if WF_VBYTES > 16
+#define PIECES
+#endif
 #define T double
 #define TSFX f64
 #define ESIZE 8
@@ -127,9 +202,14 @@ const wf_span_fn WF_JOIN(wf_squares, WF_ISA) = span_squares;
 #define NOTHING -0.0
 #include "eager/kernels/sums_t.h"
 
+#if WF_VBYTES > 16
+#define IN_PIECES(type) pieces_##type
+#else
+#define IN_PIECES(type) NULL
+#endif
 const wf_sum_kernels WF_JOIN(wf_sum_kernels, WF_ISA)[WF_NDTYPE] = {
-    [WEFT_F32] = {span_f32, tree_f32, rows_f32},
-    [WEFT_F64] = {span_f64, tree_f64, rows_f64},
-    [WEFT_BF16] = {span_bf16, tree_bf16, rows_bf16},
-    [WEFT_F16] = {span_f16, tree_f16, rows_f16},
+    [WEFT_F32] = {span_f32, tree_f32, rows_f32, IN_PIECES(f32)},
+    [WEFT_F64] = {span_f64, tree_f64, rows_f64, IN_PIECES(f64)},
+    [WEFT_BF16] = {span_bf16, tree_bf16, rows_bf16, IN_PIECES(bf16)},
+    [WEFT_F16] = {span_f16, tree_f16, rows_f16, NULL},
 };

@@ -78,6 +78,17 @@
 #define AT_ONCE 1
 #endif
 
+/* The lanes of one register to its first. */
+#if VN == 16
+#define FOLD(a) WF_FOLD_16(a, WF_PLUS);
+#elif VN == 8
+#define FOLD(a) WF_FOLD_8(a, WF_PLUS);
+#elif VN == 4
+#define FOLD(a) WF_FOLD_4(a, WF_PLUS);
+#else
+#define FOLD(a) WF_FOLD_2(a, WF_PLUS);
+#endif
+
 /* Values [i, n) of a block, fewer than 64, as 64 lanes. */
 #if defined(__AVX512F__)
 /* Whole registers are stored, since whole registers are loaded: others would have to wait for each other. */
@@ -230,18 +241,52 @@ static void FN(span)(void *outv, const void *xv, int64_t n, int64_t stride, int6
     for (; i < count; i++, x += stride) {
         V a;
         FN(lanes)(&a, x, n, 0, 1, false, sizeof(S) == 2 ? ahead : 0);
-#if VN == 16
-        WF_FOLD_16(a, WF_PLUS);
-#elif VN == 8
-        WF_FOLD_8(a, WF_PLUS);
-#elif VN == 4
-        WF_FOLD_4(a, WF_PLUS);
-#else
-        WF_FOLD_2(a, WF_PLUS);
-#endif
+        FOLD(a)
         out[i] = (T)a[0];
     }
 }
+
+#if defined(PIECES)
+/* See kernels/reduce.h. Where a row ends the 64 lanes are the end of it and what comes after it; all others are read as they
+ * lie. */
+static void FN(pieces)(void *out, const void *x, int64_t c, int64_t inner, int64_t stride,
+                       int64_t n)
+{
+    enum { SIZE = sizeof(S), LANES = WF_LANES * SIZE };
+    pieces p = {x, c * SIZE, inner * SIZE, stride * SIZE};
+    S few[WF_LANES];
+    V a[NA];
+    WF_UNROLL for (int k = 0; k < NA; k++)
+    {
+        a[k] = -(V){0};
+    }
+    for (int64_t left = n * SIZE, all; left > 0; left -= all) {
+        const int64_t row = p.inner - p.c < left ? p.inner - p.c : left;
+        const char *from = (const char *)few;
+        if (row < LANES) {
+            all = bridge(few, &p, left, SIZE);
+        } else {
+            from = p.x + p.c;
+            all = row / LANES * LANES;
+            go_on(&p, all);
+        }
+        for (const char *const end = from + all; from < end; from += LANES) {
+            WF_UNROLL for (int k = 0; k < NA; k++)
+            {
+                a[k] = a[k] + VALUES((const S *)(const void *)from, k);
+            }
+        }
+    }
+    /* Those lanes are a block of as many values: its end is that of spans. */
+    IN_ORDER(a, NA)
+    T lanes[WF_LANES];
+    WF_UNROLL for (int k = 0; k < NA; k++)
+    {
+        PUT(lanes + k * VN, a[k]);
+    }
+    WF_JOIN(span, TSFX)(out, lanes, WF_LANES, 0, 1, 0);
+}
+#endif
 
 /* -- across rows ------------------------------------------------------------------------------------------- */
 enum { FN(STRIP) = 4 * VN };
@@ -637,6 +682,7 @@ again:
 #undef FETCH
 #undef EACH_LINE
 #undef AT_ONCE
+#undef FOLD
 #undef PUT
 #undef NA
 #undef VN

@@ -457,6 +457,45 @@ Test(reduce, sums_in_memory)
     }
 }
 
+/* Sums over rows that lie apart, each in one piece, of every instruction set: those that fill the lanes and those that end within
+ * them, long and short ones, a block that begins within a row, several sums of planes; what lies between rows is NaN, and a sum of
+ * -0 alone is -0. */
+Test(reduce, sums_of_pieces)
+{
+    static const int64_t shapes[][3] = {{1, 40, 64},  {1, 70, 128}, {1, 65, 130},  {2, 9, 191},
+                                        {1, 3, 4096}, {1, 5, 1000}, {1, 33, 255},  {3, 40, 65},
+                                        {1, 2, 5000}, {5, 7, 512},  {1, 300, 140}, {2, 100, 129}};
+    static const int dtypes[] = {WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_F16};
+    int trial = 0;
+    for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
+        const int64_t n = shapes[s][2], wide = n + 3 + trial % 3;
+        for (int t = 0; t < 4; t++, trial++) {
+            const int64_t dims[3] = {shapes[s][0], shapes[s][1], wide};
+            operand x = make_operand(dtypes[t], 3, dims, PLAIN);
+            fill_operand(&x, 0);
+            for (int64_t i = 0; i < dims[0] * dims[1] * wide; i++) {
+                if (i % wide < 2 || i % wide >= n + 2) {
+                    set_elem(x.v.data, x.v.dtype, i, NAN);
+                } else if (s % 4 == 0) {
+                    set_elem(x.v.data, x.v.dtype, i, -0.0);
+                }
+            }
+            wf_view v = x.v;
+            v.data = (char *)v.data + 2 * wf_dtype_size(v.dtype);
+            v.dims[2] = n;
+            for (unsigned axes = 5; axes <= 7; axes++) { /* planes, rows, all */
+                void *known = NULL;
+                for (int i = trial % THIN; i < 2 * WF_NISA; i += THIN) {
+                    set_machine(4 * i + trial % 4);
+                    check_again(WF_OP_SUM, &v, axes, 0, false, 0, &known);
+                }
+                free(known);
+            }
+            free_operand(&x);
+        }
+    }
+}
+
 /* A matrix that lies along its other axis, in every other place, in reverse, behind an offset. */
 static wf_view seen(const operand *x, int way)
 {
