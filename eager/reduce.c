@@ -572,11 +572,16 @@ static void spread_task(void *arg, int64_t begin, int64_t end)
     const bool fits = step < 64 && step > -64 && WF_BLOCK * width <= FIRST_BYTES;
     const bool turned = g->nr > 1 && g->rx[g->nr - 2] == 1 && is_spread(g->rx[g->nr - 1]) &&
                         (raw || (e->job->x->dtype == e->job->compute && !e->job->truth));
-    const size_t room = turned && g->reduced * size > TOGETHER_BYTES ? TURNED_BYTES : 0;
+    /* Of rows a page apart in memory, which share sets, more than 512 bytes each, which take up to twice as long. (A square of
+     * those is walked as if it were in a first cache, and takes longer than half of them.) */
+    const int64_t rows = 2 * TURNED_BYTES / 8 / g->rd[g->nr - 1];
+    const bool wide = from == 8 && wf_magnitude(step) >= 4096 && rows != BLOCK_WIDTH / 8;
+    const size_t most = wide ? 2 * TURNED_BYTES : TURNED_BYTES;
+    const size_t room = turned && g->reduced * size > TOGETHER_BYTES ? most : 0;
     _Alignas(64) char few[TOGETHER_BYTES];
     char *const many = room ? wf_scratch(room) : NULL, *const xs = many ? many : few;
     const int64_t most_blocks =
-        fits ? 1 : (many ? TURNED_BYTES : TOGETHER_BYTES) / WF_BLOCK / width;
+        fits ? 1 : (many ? (int64_t)room : TOGETHER_BYTES) / WF_BLOCK / width;
     for (int64_t i = begin, count; i < end; i += count) {
         const int64_t row = i / e->blocks, b = i % e->blocks;
         const int64_t n = b < whole ? WF_BLOCK : g->reduced - b * WF_BLOCK;
@@ -585,8 +590,8 @@ static void spread_task(void *arg, int64_t begin, int64_t end)
         count = count < end - i ? count : end - i;
         wf_red_locate(row, g->nk, g->kd, g->kx, g->ky, &ox, &oy);
         if (e->blocks == 1) {
-            const int64_t most = WF_BLOCK / n, last = g->nk > 0 ? g->kd[g->nk - 1] : 1;
-            count = count < most ? count : most;
+            const int64_t all = WF_BLOCK / n, last = g->nk > 0 ? g->kd[g->nk - 1] : 1;
+            count = count < all ? count : all;
             count = g->nr > 1 ? 1 : count < last - row % last ? count : last - row % last;
         } else {
             count = count < most_blocks ? count : most_blocks;
