@@ -679,7 +679,15 @@ static int hook_store(wf_ctx *c, wf_slot *dst, wf_slot *value, wf_why *why)
     }
     wf_tnode_at(t, v)->refs++; /* held while we build */
     wf_ref root = v;
-    const bool all = wf_slot_is_whole(dst), last = !all && wf_slot_is_whole_last(dst);
+    /* A constant for all of it, which no gradient reaches, is an update too, of nothing: the target has a node of its own, for hooks
+     * and kept gradients. */
+    const bool cut = !wf_slot_tracked(value);
+    const bool all = !cut && wf_slot_is_whole(dst);
+    const bool last = !cut && !all && wf_slot_is_whole_last(dst);
+    if (cut && (wf_slot_is_whole(dst) || wf_slot_is_whole_last(dst))) {
+        wf_tape_discard(c, old);
+        old = 0;
+    }
     if (last && !(root = in_memory_order(t, v))) {
         wf_tape_release_now(t, v);
         wf_tape_discard(c, old);

@@ -369,6 +369,34 @@ Test(autograd, hooks_belong_to_values_and_kept_gradients_to_tensors)
     }
 }
 
+/* A constant over all of a result cuts its history off, but not its gradient: it is a value like any other. */
+Test(autograd, what_a_constant_was_written_over_keeps_its_gradient)
+{
+    for (int part = 0; part < 3; part++) {
+        double seen = 0;
+        weft_scope sc = weft_scope_begin();
+        weft_tensor x = leaf(2), y = weft_mul(x, weft_f(2)), g = WEFT_NONE;
+        if (part == 1) {
+            weft_copy_(y, weft_full(weft_shape_of(y), 3, weft_dtype_of(y)));
+        } else if (part == 2) {
+            weft_fill_(weft_reshape(y, weft_shape(1, -1)), 3);
+        } else {
+            weft_fill_(y, 3);
+        }
+        cr_assert_eq(weft_retain_grad(y), WEFT_OK);
+        cr_assert_neq(weft_register_hook(y, add_to, &seen, NULL), 0);
+        weft_tensor loss = weft_sum(weft_square(y));
+        cr_assert_eq(weft_grad_of(&loss, 1, &y, 1, &g, .retain_graph = true), WEFT_OK, "%s",
+                     weft_last_error());
+        cr_assert_eq(first(g), 6);
+        cr_assert_eq(seen, 6);
+        cr_assert_eq(weft_backward(loss), WEFT_OK);
+        cr_assert(weft_has_grad(y) && !weft_has_grad(x));
+        cr_assert_eq(first(weft_grad(y)), 6);
+        weft_scope_end(sc);
+    }
+}
+
 /* -- custom functions ------------------------------------------------------------------------------- */
 
 static weft_status cube_fwd(weft_function_ctx *ctx, void *user, const weft_tensor *in, int n_in,
