@@ -219,10 +219,27 @@ static int check_operands(wf_ctx *c, const weft_function *f, const weft_tensor *
     return 0;
 }
 
-/* Results must be live tensors made by forward (in scope `depth` or inside it), each once: others get a
- * handle of their own, since the record replaces whatever node they have. */
-static int check_results(wf_ctx *c, const weft_function *f, uint32_t depth, weft_tensor *out,
-                         int n_out, wf_why *why)
+/* Is a on memory of one of the operands, or of a result before it? */
+static bool shows_another(wf_slot *a, wf_slot *const *src, int n_in, wf_ctx *c,
+                          const weft_tensor *out, int n_before)
+{
+    bool yes = false;
+    for (int i = 0; i < n_in; i++) {
+        yes = yes || (src[i] && (src[i]->st == a->st || wf_storage_overlap(src[i]->st, a->st)));
+    }
+    for (int k = 0; k < n_before; k++) {
+        yes = yes || wf_slot_at(c, out[k].slot)->st == a->st;
+    }
+    return yes;
+}
+
+/*
+ * Results must be live tensors made by forward (in scope `depth` or inside it), on memory of their own: others are copied. The
+ * record is that of the value, and a write to memory that shows elsewhere, too, would make it that of what shows there, or lose it.
+ * What rebuilds its function in backward (wf_custom_is_open) gets a handle instead, and has the history of all its memory.
+ */
+static int check_results(wf_ctx *c, const weft_function *f, uint32_t depth, wf_slot *const *src,
+                         int n_in, weft_function_ctx *ctx, weft_tensor *out, int n_out, wf_why *why)
 {
     for (int i = 0; i < n_out; i++) {
         if (out[i].slot == 0 && out[i].serial) {
@@ -233,12 +250,19 @@ static int check_results(wf_ctx *c, const weft_function *f, uint32_t depth, weft
         if (!s) {
             return wf_fail(why, WEFT_EINVALID, "%s gave no result %d", f->name, i);
         }
-        own = s->scope >= depth;
+        own = s->scope >= depth && !pinned;
         for (int k = 0; k < i; k++) {
             own = own && out[k].slot != out[i].slot;
         }
-        if (pinned || !own) {
-            out[i] = wf_alias(c, s);
+        const weft_tensor given = out[i];
+        if (wf_custom_is_open(f)) {
+            out[i] = own ? given : wf_alias(c, s);
+        } else if (!own || (s->flags & WF_SLOT_UNRECORDED) ||
+                   shows_another(s, src, n_in, c, out, i)) {
+            out[i] = wf_op1(WF_OP_COPY, NULL, given);
+            for (int k = 0; k < ctx->n_saved && own; k++) { /* what was saved of it is the result */
+                ctx->saved[k] = wf_same_handle(ctx->saved[k], given) ? out[i] : ctx->saved[k];
+            }
         }
         if (pinned) {
             wf_unpin(c, s);
@@ -294,7 +318,7 @@ weft_status(weft_apply)(const weft_function *f, void *user, const weft_tensor *g
         rc = -(int)f->forward(&ctx, user, in, n_in, out, n_out);
         wf_raise_made_up(c, f->name, "its forward", -rc, errors);
         rc = rc ? rc : check_operands(c, f, in, n_in, src, pinned, &why);
-        rc = rc ? rc : check_results(c, f, sc.depth, out, n_out, &why);
+        rc = rc ? rc : check_results(c, f, sc.depth, src, n_in, &ctx, out, n_out, &why);
         c->grad_off--;
     }
     if (!rc && (tracked || ctx.tracks) && wf_grad_enabled(c)) {

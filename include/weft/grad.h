@@ -123,7 +123,8 @@ typedef struct weft_function {
                             int n_out, weft_tensor *grad_in, const bool *needs, int n_in);
     void (*release)(void *user); /* when the last record of a call dies; may be NULL */
 } weft_function;
-/* Runs f; out receives n_out results in the current scope, or empty handles with the error; in and out may be one array. n_in <= 8, n_out <= 3. f.release(user) is called once:
+/* Runs f; out receives n_out results in the current scope, or empty handles with the error; in and out may be one array. n_in <= 8, n_out <= 3. A result
+ * that forward did not make, or that shows memory of an operand or of a result before it, is a copy. f.release(user) is called once:
  * when the record dies, or before the return where none was made, a failure included. Errors: forward's own; those of backward come
  * out of the weft_backward that runs it. */
 WEFT_API weft_status weft_apply(const weft_function *f, void *user, const weft_tensor *in, int n_in,

@@ -495,6 +495,62 @@ static void says(weft_status got, weft_status want, const char *part, const char
     cr_assert(!not_part || !strstr(weft_last_error(), not_part), "%s", weft_last_error());
 }
 
+/* Gives its operand back, or a view of it, or two views of one value; its derivative is twice as steep. */
+static weft_status steep_fwd(weft_function_ctx *ctx, void *user, const weft_tensor *in, int n_in,
+                             weft_tensor *out, int n_out)
+{
+    (void)n_in;
+    const int how = *(int *)user;
+    out[0] = how == 0 ? in[0] : how == 1 ? weft_reshape(in[0], weft_shape(-1)) : weft_clone(in[0]);
+    if (n_out > 1) {
+        out[1] = weft_reshape(out[0], weft_shape(-1));
+    }
+    return weft_function_save(ctx, out, 1);
+}
+static weft_status steep_bwd(weft_function_ctx *ctx, void *user, const weft_tensor *g, int n_out,
+                             weft_tensor *gi, const bool *needs, int n_in)
+{
+    (void)ctx, (void)user, (void)needs, (void)n_in;
+    gi[0] = weft_mul(g[0].slot ? g[0] : g[n_out - 1], weft_f(2));
+    return weft_error_status(gi[0]);
+}
+static const weft_function steep = {"steep", steep_fwd, steep_bwd, NULL};
+
+/* What shows the memory of something else would lose its record to writes there, or give that one to it. */
+Test(autograd, results_of_custom_functions_have_memory_of_their_own)
+{
+    for (int how = 0; how < 3; how++) {
+        for (int written = 0; written < 2; written++) { /* the operand, or a result before it */
+            weft_scope sc = weft_scope_begin();
+            weft_tensor x = leaf(1), h = weft_mul(x, weft_f(3)), two[2];
+            cr_assert_eq(weft_apply(&steep, &how, &h, 1, two, how == 2 ? 2 : 1), WEFT_OK);
+            weft_tensor y = two[how == 2];
+            cr_assert_eq(weft_mul_(written ? y : how == 2 ? two[0] : h, weft_f(5)), WEFT_OK);
+            cr_assert_eq(first(y), written ? 15 : 3);
+            cr_assert_eq(first(h), !written && how < 2 ? 15 : 3);
+            cr_assert_eq(weft_backward(weft_sum(y), .retain_graph = true), WEFT_OK, "%s",
+                         weft_last_error());
+            cr_assert_eq(first(weft_grad(x)), written ? 30 : 6);
+            weft_set_grad(x, WEFT_NONE);
+            cr_assert_eq(weft_backward(weft_sum(h)), WEFT_OK);
+            cr_assert_eq(first(weft_grad(x)), !written && how < 2 ? 15 : 3);
+            weft_scope_end(sc);
+        }
+    }
+}
+
+Test(autograd, a_custom_function_without_recording_has_no_history_to_give)
+{
+    int how = 0;
+    weft_scope sc = weft_scope_begin();
+    weft_tensor x = leaf(1), h = weft_mul(x, weft_f(3)), y;
+    weft_no_grad_begin();
+    cr_assert_eq(weft_apply(&steep, &how, &h, 1, &y, 1), WEFT_OK);
+    weft_no_grad_end();
+    cr_assert(!weft_requires_grad(y) && weft_requires_grad(h));
+    weft_scope_end(sc);
+}
+
 Test(autograd, errors_of_custom_functions_name_them_and_their_line)
 {
     static const weft_function mute = {"mute", cube_fwd, bare_bwd, NULL},
