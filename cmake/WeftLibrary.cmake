@@ -144,7 +144,7 @@ endif()
 file(GLOB weft_small CONFIGURE_DEPENDS jit/ir/kir*.c jit/ir/dict_kir.c jit/ir/kernel.c jit/ir/interp*.c jit/ir/flops.c jit/ir/ir_text.c jit/ir/symbols.c jit/ir/extents.c jit/ir/verify.c eager/program_verify.c jit/plan_verify.c jit/plan_validate.c jit/plan_page.c
     eager/profile*.c eager/print.c eager/doctor.c eager/env.c eager/error.c eager/dlpack.c eager/cuda/*.c
     jit/gpu/*.c jit/codegen_cuda/*.c jit/codegen_cpu/render*.c jit/diskcache.c jit/lower*.c jit/kernels_build.c
-    jit/passes/*.c jit/frozen.c jit/frozen_draw.c jit/plan_rows.c jit/plan_choose.c jit/plan_cost.c jit/plan_after.c jit/plan_build.c jit/plan_buffers.c
+    jit/passes/*.c jit/frozen.c jit/frozen_draw.c jit/plan_rows.c jit/plan_choose.c jit/plan_cost.c jit/plan_after.c jit/plan_build.c jit/plan_parts.c jit/plan_buffers.c
     jit/plan_arena.c jit/plan_batch.c jit/plan_explain.c jit/plan_note.c jit/codegen_cpu/backend*.c jit/kernels.c jit/kernels_history.c eager/program.c
     jit/table*.c jit/call_table.c jit/record_state.c eager/roofline.c eager/cpuid.c eager/meta.c eager/weak.c jit/plan.c jit/ir/build.c jit/ir/fold.c jit/ir/sites.c
     jit/device_*.c jit/capture.c jit/explain.c jit/doctor.c eager/device.c eager/device_run.c autograd/vjp_nn.c autograd/vjp_reduce.c autograd/tape_text.c autograd/check.c autograd/api.c autograd/custom.c autograd/remat.c

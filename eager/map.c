@@ -97,7 +97,8 @@ typedef struct run {
     bool stream, direct; /* direct: no operand needs a cast or a gather */
     bool past;  /* the kernel itself stores past the caches, where results are written in place */
     bool ahead; /* the function asks for the tiles behind */
-    bool in_place; /* a destination is a source, too */
+    bool in_place;  /* a destination is a source, too */
+    uint64_t apart; /* destinations whose rows lie apart, and are more than a second cache holds */
     /* Bytes from a block of a source to the next one, where blocks are parts of rows (halves of the last axis) that do not follow
      * each other and hardware does not see where it goes on; 0: not to be asked for. */
     int64_t jump[WF_WALK_OPS];
@@ -222,6 +223,14 @@ static const void *load(chunk *c, const wf_block *b, int k, unsigned *bcast)
     return tile;
 }
 
+/* Is each row of destination k whole lines of memory? Then stores that pass the caches need not read them first. */
+static bool is_in_lines(const run *r, const wf_block *b, int k)
+{
+    const int64_t size = r->w->op[k].esize;
+    return (r->stream || r->past) && b->col[k] == 1 && b->cols * size % 64 == 0 &&
+           b->row[k] * size % 64 == 0 && (uintptr_t)b->ptr[k] % 64 == 0;
+}
+
 /* Puts a scratch tile of destination k where it belongs. */
 static void store(chunk *c, const wf_block *b, int k)
 {
@@ -245,6 +254,10 @@ static void store(chunk *c, const wf_block *b, int k)
     }
     if (packed && r->stream)
         r->k->stream(b->ptr[k], tile, n * wf_dtype_size(to));
+    else if (is_in_lines(r, b, k))
+        for (int64_t i = 0, bytes = b->cols * r->w->op[k].esize; i < b->rows; i++)
+            r->k->stream(b->ptr[k] + i * b->row[k] * r->w->op[k].esize, tile + i * bytes,
+                         (size_t)bytes);
     else
         r->k->unpack[wf_width(to)](b->ptr[k], b->row[k], b->col[k], tile, (size_t)b->rows,
                                    (size_t)b->cols);
@@ -569,6 +582,17 @@ static void turned_block(chunk *c, const wf_block *whole)
     }
 }
 
+/* Asks for where rows of destination k are to be written, which lie apart. */
+static void ask_to_write(const wf_block *b, int k, int64_t esize)
+{
+    for (int64_t i = 0; i < b->rows; i++) {
+        char *row = b->ptr[k] + i * b->row[k] * esize;
+        for (int64_t at = 0; at < b->cols * esize; at += 64)
+            __builtin_prefetch(row + at, 1);
+    }
+    __asm__ volatile("");
+}
+
 static bool are_on_lines(void *const *dst, int n)
 {
     bool all = true;
@@ -618,6 +642,9 @@ static void do_block(void *arg, const wf_block *b)
     void *dst[WF_WALK_OPS];
     uint64_t stores = 0;
     unsigned bcast = 0;
+    for (int k = 0; k < t->ndst && r->apart; k++)
+        if (r->apart >> k & 1 && b->col[k] == 1 && !is_in_lines(r, b, k))
+            ask_to_write(b, k, r->w->op[k].esize);
     for (int k = 0; k < t->nsrc; k++) {
         if (t->src_type[k] != WEFT_DTYPE_DEFAULT) {
             src[k] = load(c, b, k, &bcast);
@@ -712,6 +739,19 @@ static void find_jumps(run *r)
         if (o->strides[inner] == 1 && step > w->cols && elements * o->esize > JUMP_FROM)
             r->jump[k] = step * w->rows * o->esize;
     }
+}
+
+static void find_apart(run *r)
+{
+    const wf_walk *w = r->w;
+    const int inner = w->rank - 1;
+    int64_t elements = 1;
+    for (int i = 0; i < w->rank; i++)
+        elements *= w->dims[i];
+    for (int k = 0; k < r->t->ndst; k++)
+        if (inner > 0 && w->op[k].strides[inner] == 1 &&
+            w->op[k].strides[inner - 1] > w->dims[inner] && elements * w->op[k].esize > JUMP_FROM)
+            r->apart |= UINT64_C(1) << k;
 }
 
 /* Is some destination read as well? */
@@ -950,6 +990,7 @@ void wf_tiles_run(const wf_tiles *t)
         r.through = -1;
         find_jumps(&r);
     }
+    find_apart(&r);
     int64_t block = w.rows * w.cols;
     /* In place there are no stores to wait for, but a chunk still begins in memory that it has not asked for. */
     const bool is_long = leaves || (r.ahead && w.nblocks * block > 8 * GRAIN_PAST);

@@ -138,7 +138,9 @@ static int find_edges(wf_planner *b)
                 why = WF_REASON_EPILOGUE;
             }
             const wf_val root = b->l.map[src[i]].root;
-            why = wf_is_again(&b->s, b->s.group_of[k], root) ? WF_REASON_AGAIN : why;
+            why = wf_is_again(&b->s, b->s.group_of[k], root) ? WF_REASON_AGAIN
+                  : b->part && b->part[root].whole == k + 1  ? WF_REASON_PART
+                                                             : why;
             p->edges[p->nedges] = (wf_plan_edge){.reader = k,
                                                  .v = src[i],
                                                  .maker = wf_maker_of(&b->l, src[i]),
@@ -237,8 +239,8 @@ static int find_alone(const wf_planner *b, int64_t *most)
         last[b->l.map[f->outputs[o]].root] = replaces ? WRITTEN : f->n;
     }
     for (uint32_t k = 0; k < f->n && !rc; k++) {
-        bool makes =
-            b->buffer_of[k + 1] >= 0 && f->ins[k].op != WF_OP_INPUT && last[k + 1] != WRITTEN;
+        bool makes = (b->buffer_of[k + 1] >= 0 || (b->part && b->part[k + 1].whole)) &&
+                     f->ins[k].op != WF_OP_INPUT && last[k + 1] != WRITTEN;
         const int64_t bytes = makes ? wf_type_bytes(wf_fn_type(f, k + 1)) : 0;
         live[k] += bytes;
         live[makes ? last[k + 1] + 1 : 0] -= bytes;
@@ -406,6 +408,7 @@ static wf_plan *try_build(const wf_fn *f, const wf_plan_opts *opts, attempt *t, 
     wf_schedule_free(&b.s);
     free(b.live);
     free(b.buffer_of);
+    free(b.part);
     free(b.writer);
     t->too_large = b.too_large;
     t->fat = b.fat;

@@ -51,11 +51,12 @@ static bool is_whole_sum(const wf_planner *b, const wf_plan_step *s)
 
 typedef struct batch {
     wf_planner *b;
-    uint32_t *made, *last; /* by buffer: launches that make it, that read it last */
-    uint32_t *reader;      /* the only step of that one which does, or NONE */
-    uint32_t *open;        /* by program: its last launch */
-    uint8_t *kind;         /* by buffer: LIVES_* */
-    int64_t *live;         /* by launch */
+    uint32_t *first, *made,
+        *last;        /* by buffer: launches that begin it, that have made it, that read it last */
+    uint32_t *reader; /* the only step of that one which does, or NONE */
+    uint32_t *open;   /* by program: its last launch */
+    uint8_t *kind;    /* by buffer: LIVES_* */
+    int64_t *live;    /* by launch */
 } batch;
 
 enum {
@@ -91,6 +92,7 @@ static void assign(const batch *x, int64_t most)
     wf_plan *p = b->p;
     const bool fuses = !(b->opts->flags & WF_PLAN_NO_FUSE);
     bool products = fuses && !(b->opts->flags & WF_PLAN_ALONE);
+    memset(x->first, 0xFF, p->nbuffers * sizeof *x->first);
     memset(x->made, 0xFF, p->nbuffers * sizeof *x->made);
     memset(x->open, 0xFF, p->nprograms * sizeof *x->open);
     p->nlaunches = 0;
@@ -103,14 +105,17 @@ static void assign(const batch *x, int64_t most)
                              : NULL;
         bool joins = fuses && last && *last != NONE && *last >= ready(p, s, x->made) &&
                      bytes_made(p, s) <= most && wf_stage_may(WF_STAGE_batch);
-        s->launch = joins ? *last : s->after ? (s - 1)->launch : p->nlaunches++;
+        const bool copies = i > 0 && s->kind == WF_STEP_COPY && s[-1].kind == WF_STEP_COPY &&
+                            s->ins == s[-1].ins; /* what is left of a concat */
+        s->launch = joins ? *last : s->after || copies ? (s - 1)->launch : p->nlaunches++;
         if (last) {
             *last = s->launch;
         }
         for (int d = 0; d < s->ndst; d++) {
             int32_t u = p->accesses[s->access + (uint32_t)d].buffer;
-            if (u >= 0) {
-                x->made[u] = s->launch;
+            if (u >= 0) { /* a concat is made by several */
+                x->first[u] = s->launch < x->first[u] ? s->launch : x->first[u];
+                x->made[u] = x->made[u] == NONE || s->launch > x->made[u] ? s->launch : x->made[u];
             }
         }
     }
@@ -185,7 +190,7 @@ static int64_t peak_of(const batch *x)
     for (uint32_t u = 0; u < p->nbuffers; u++) {
         const bool made = x->made[u] != NONE;
         if (x->kind[u] != LIVES_ALWAYS && (made || x->kind[u] == LIVES_UNTIL)) {
-            x->live[made ? x->made[u] : 0] += p->buffers[u].bytes;
+            x->live[made ? x->first[u] : 0] += p->buffers[u].bytes;
             x->live[x->kind[u] == LIVES_FROM ? p->nlaunches : x->last[u] + 1] -=
                 p->buffers[u].bytes;
         }
@@ -246,18 +251,21 @@ int wf_plan_batch(wf_planner *b)
 {
     const wf_plan *p = b->p;
     batch x = {.b = b,
+               .first = malloc((p->nbuffers + 1u) * sizeof *x.first),
                .made = malloc((p->nbuffers + 1u) * sizeof *x.made),
                .last = malloc((p->nbuffers + 1u) * sizeof *x.last),
                .reader = malloc((p->nbuffers + 1u) * sizeof *x.reader),
                .open = malloc((p->nprograms + 1u) * sizeof *x.open),
                .kind = malloc(p->nbuffers + 1u),
                .live = malloc((p->nsteps + 2u) * sizeof *x.live)};
-    int rc = x.made && x.last && x.reader && x.open && x.kind && x.live ? 0 : WEFT_ENOMEM;
+    int rc =
+        x.first && x.made && x.last && x.reader && x.open && x.kind && x.live ? 0 : WEFT_ENOMEM;
     if (!rc) {
         find_kinds(&x);
         assign_some(&x);
         rc = sort(b->p);
     }
+    free(x.first);
     free(x.made);
     free(x.last);
     free(x.reader);

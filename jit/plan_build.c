@@ -16,11 +16,13 @@
 
 /* -- which values need memory ------------------------------------------------------------------------ */
 
-static void need(wf_planner *b, wf_val v)
+/* `times` more, if it has memory at all. */
+static void need(wf_planner *b, wf_val v, uint32_t times, uint32_t *reads)
 {
     wf_val root = b->l.map[v].root;
     if (root) {
         b->buffer_of[root] = 0;
+        reads[root] += times;
     }
 }
 
@@ -32,18 +34,19 @@ static bool is_inside(wf_planner *b, uint32_t g, uint32_t k, wf_val v)
             wf_is_made_inside(&b->s, &b->l, g, &b->s.groups[g].space, k, v));
 }
 
-static void need_operands(wf_planner *b, uint32_t g, uint32_t k)
+static void need_operands(wf_planner *b, uint32_t g, uint32_t k, uint32_t *reads)
 {
     const wf_val *src = wf_ins_src(b->f, &b->f->ins[k]);
     for (int i = 0; i < b->f->ins[k].nsrc; i++) {
         if (src[i] && !is_inside(b, g, k, src[i])) {
-            need(b, src[i]);
+            need(b, src[i], 1, reads);
         }
     }
 }
 
-/* Marks values that need memory with buffer 0; all others have WF_BUFFER_ABSENT. */
-static void mark_memory(wf_planner *b)
+/* Marks values that need memory with buffer 0; all others have WF_BUFFER_ABSENT. reads: of root v, by how many operands it is read from
+ * there; 2 and more of what is returned. */
+static void mark_memory(wf_planner *b, uint32_t *reads)
 {
     const wf_fn *f = b->f;
     for (uint32_t v = 0; v <= f->n; v++) {
@@ -51,14 +54,14 @@ static void mark_memory(wf_planner *b)
     }
     for (uint32_t k = 0; k < f->n; k++) {
         if (b->s.group_of[k] != WF_NO_GROUP) {
-            need_operands(b, b->s.group_of[k], k);
+            need_operands(b, b->s.group_of[k], k, reads);
         }
     }
     for (uint32_t i = 0; i < b->s.nagain; i++) {
-        need_operands(b, b->s.again[i].group, b->s.again[i].v - 1);
+        need_operands(b, b->s.again[i].group, b->s.again[i].v - 1, reads);
     }
     for (uint32_t i = 0; i < f->noutputs; i++) {
-        need(b, f->outputs[i]);
+        need(b, f->outputs[i], 2, reads);
     }
     for (uint32_t k = 0; k < f->n; k++) { /* a kernel writes all its results */
         uint32_t g = f->ins[k].op == WF_OP_RESULT && b->live[f->ins[k].src[0]]
@@ -75,7 +78,15 @@ static int number_buffers(wf_planner *b)
 {
     const wf_fn *f = b->f;
     wf_plan *p = b->p;
-    mark_memory(b);
+    uint32_t *reads = calloc(f->n + 1u, sizeof *reads);
+    if (reads) {
+        mark_memory(b, reads);
+    }
+    const int rc = reads ? wf_plan_find_parts(b, reads) : WEFT_ENOMEM;
+    free(reads);
+    if (rc) {
+        return rc;
+    }
     for (uint32_t v = 1; v <= f->n; v++) {
         p->nbuffers += b->buffer_of[v] == 0;
     }
@@ -144,6 +155,44 @@ static wf_plan_step *add_step(wf_planner *b, int kind, uint32_t k)
                         .access = p->naccesses,
                         .scalar = p->nscalars};
     return s;
+}
+
+/* What is left of a concat with parts: copies of the other operands. */
+static int lower_rest(wf_planner *b, const wf_group *g, uint32_t k)
+{
+    const wf_fn *f = b->f;
+    const wf_val *src = wf_ins_src(f, &f->ins[k]);
+    int rc = 0;
+    for (uint32_t a = 0; a < f->ins[k].nsrc && !rc; a++) {
+        const wf_map_of *from = &b->l.map[src[a]];
+        const wf_part at = wf_part_of(b, from->root);
+        wf_map_of to;
+        if ((at.whole == k + 1 && at.operand == a) || wf_map_count(&b->l, from) == 0) {
+            continue;
+        }
+        wf_plan_step *s = add_step(b, WF_STEP_COPY, k);
+        if (!s) {
+            return WEFT_ENOMEM;
+        }
+        s->op = WF_OP_COPY;
+        s->nmember = 1;
+        s->ndst = s->nsrc = 1;
+        s->member = g->first;
+        rc = wf_part_operand_map(b, k + 1, a, &to);
+        rc = rc ? rc : add_access(b, &to);
+        rc = rc ? rc : add_access(b, &b->l.map[src[a]]);
+    }
+    return rc;
+}
+
+static bool has_part(const wf_planner *b, uint32_t k)
+{
+    const wf_val *src = wf_ins_src(b->f, &b->f->ins[k]);
+    bool has = false;
+    for (int a = 0; a < b->f->ins[k].nsrc && b->part && !has; a++) {
+        has = wf_part_of(b, b->l.map[src[a]].root).whole == k + 1;
+    }
+    return has;
 }
 
 static int lower_op(wf_planner *b, const wf_group *g)
@@ -477,13 +526,15 @@ static int lower_outputs(wf_lowering *w, wf_plan_step *s)
         uint32_t k = b->s.members[w->g->first + m];
         for (wf_val v = k + 1; v <= k + wf_rows[b->f->ins[k].op].ndst; v++) {
             wf_map_of at;
-            if (b->buffer_of[v] < 0) {
+            const bool part = wf_part_of(b, v).whole != 0;
+            if (b->buffer_of[v] < 0 && !part) {
                 continue;
             }
             int level = b->s.level[v];
             wf_program_output_at(w->prog, w->value[v],
                                  level == WF_AT_ROW ? WF_LEVEL_ROW : WF_LEVEL_ELEM);
-            const int rc = wf_write_map(&b->l, &w->g->space, v, level, &at);
+            const int rc = part ? wf_part_map(b, &w->g->space, v, level, &at)
+                                : wf_write_map(&b->l, &w->g->space, &b->l.map[v], level, &at);
             if (rc == 1) {
                 return wf_fail(b->why, WEFT_EUNSUPPORTED,
                                "a group does not run over %%%u as it lies in memory", v);
@@ -571,7 +622,7 @@ int wf_plan_lower(wf_planner *b)
         if (w->g->kind == WF_STEP_MAP) {
             rc = lower_group(w);
         } else if (b->buffer_of[k + 1] >= 0) {
-            rc = lower_op(b, w->g);
+            rc = has_part(b, k) ? lower_rest(b, w->g, k) : lower_op(b, w->g);
         }
     }
     if (w) {

@@ -62,6 +62,34 @@ const wf_fn *wf_plan_fn(const wf_plan *p)
     return wf_plan_chosen(p)->fn;
 }
 
+/* Instruction k is run in the launch, too. */
+static void cost_member(const wf_plan *p, const wf_layout *l, uint32_t k, uint32_t launch,
+                        int32_t *launch_of, wf_plan_cost *cost)
+{
+    int64_t reads, writes;
+    if (launch_of[k] < 0) { /* not a further copy of what is left of a concat */
+        wf_cost_alone(l, k, &reads, &writes);
+        wf_cost_add(&cost[launch].alone_bytes, reads);
+        wf_cost_add(&cost[launch].alone_bytes, writes);
+        wf_cost_add(&cost[launch].flops, wf_flops(p->fn, k));
+        launch_of[k] = (int32_t)launch;
+    }
+}
+
+/* Concats that are made of nothing but parts: where the last of them is written. */
+static void cost_parts(const wf_plan *p, const wf_layout *l, int32_t *launch_of, wf_plan_cost *cost)
+{
+    for (uint32_t i = p->nsteps; i-- > 0;) {
+        const wf_plan_step *s = &p->steps[i];
+        for (uint32_t d = 0; d < s->ndst; d++) {
+            const wf_val v = p->buffers[p->accesses[s->access + d].buffer].v;
+            if (wf_fn_at(p->fn, v)->op == WF_OP_CONCAT) {
+                cost_member(p, l, v - 1, s->launch, launch_of, cost);
+            }
+        }
+    }
+}
+
 int wf_plan_costs(const wf_plan *p, int32_t *launch_of, wf_plan_cost *cost, wf_why *why)
 {
     p = wf_plan_chosen(p);
@@ -73,19 +101,16 @@ int wf_plan_costs(const wf_plan *p, int32_t *launch_of, wf_plan_cost *cost, wf_w
     }
     for (uint32_t i = 0; i < p->nsteps && !rc; i++) {
         const wf_plan_step *s = &p->steps[i];
-        wf_plan_cost *c = &cost[s->launch];
         for (uint32_t m = s->member; m < s->member + s->nmember; m++) {
-            int64_t reads, writes;
-            uint32_t k = p->members[m];
-            wf_cost_alone(&l, k, &reads, &writes);
-            wf_cost_add(&c->alone_bytes, reads);
-            wf_cost_add(&c->alone_bytes, writes);
-            wf_cost_add(&c->flops, wf_flops(p->fn, k));
-            launch_of[k] = (int32_t)s->launch;
+            cost_member(p, &l, p->members[m], s->launch, launch_of, cost);
         }
         if (!s->nmember) { /* a copy to an output */
-            wf_plan_traffic(p, s, p->words, &c->alone_bytes, &c->alone_bytes);
+            int64_t *bytes = &cost[s->launch].alone_bytes;
+            wf_plan_traffic(p, s, p->words, bytes, bytes);
         }
+    }
+    if (!rc) {
+        cost_parts(p, &l, launch_of, cost);
     }
     wf_layout_free(&l);
     return rc;

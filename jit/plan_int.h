@@ -166,6 +166,12 @@ struct wf_plan {
     wf_plan_info info;
 };
 
+/* A value that the group which makes it writes as that operand of a concat, in the concat's memory (plan_parts.c). */
+typedef struct wf_part {
+    wf_val whole; /* the concat; 0: it is none */
+    uint32_t operand;
+} wf_part;
+
 /* A plan being built. */
 typedef struct wf_planner {
     wf_plan *p;
@@ -176,6 +182,7 @@ typedef struct wf_planner {
     uint32_t most;      /* members of a group, 0: no bound */
     uint8_t *live;      /* by value */
     int32_t *buffer_of; /* of value v, as a root */
+    wf_part *part;      /* of root v; NULL: there are none */
     int32_t *writer;    /* of input j: the output that replaces it, or -1 */
     bool too_large;     /* a group did not fit into a program */
     bool row_major;     /* no aligned rows (passes/layout.h) */
@@ -185,6 +192,8 @@ typedef struct wf_planner {
     wf_why *why;
 } wf_planner;
 
+/* Where operand `operand` of a concat begins along its axis. */
+int64_t wf_part_start(const wf_fn *f, wf_val whole, uint32_t operand);
 /* Schedule to steps and accesses (buffers = root values until placed). */
 int wf_plan_lower(wf_planner *b);
 /* Nanoseconds of a clock that never goes back: by it the faster of two ways is found. */

@@ -29,4 +29,14 @@ int wf_lower_read(wf_lowering *w, uint32_t k, wf_val v, int dtype);
 /* A reduction or row-wise instruction, spelled out: its results in r (rounded). 0 or -1. */
 int wf_lower_row_op(wf_lowering *w, uint32_t k, int *r);
 
+/* Finds what its group writes where the concat that reads it has it; that gets no buffer. reads: of root v, by how many operands
+ * and results it is read from memory. 0 or WEFT_ENOMEM. */
+int wf_plan_find_parts(wf_planner *b, const uint32_t *reads);
+/* What root v is a part of. */
+wf_part wf_part_of(const wf_planner *b, wf_val root);
+/* An operand's place in the memory of a concat, in the operand's extents. 0 or WEFT_ENOMEM. */
+int wf_part_operand_map(wf_planner *b, wf_val whole, uint32_t operand, wf_map_of *out);
+/* The same of part v, which a group over that space makes; 1: it does not run over it so. */
+int wf_part_map(wf_planner *b, const wf_iter *s, wf_val v, int level, wf_map_of *out);
+
 #endif

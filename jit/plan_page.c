@@ -9,18 +9,48 @@
 #include "jit/passes/pass.h"
 #include "jit/plan_int.h"
 
-/* A box a launch with its ops, an arrow where one reads what another makes. */
+/* Destinations by their buffer, as lists: the first access of each, 1 + the one behind an access, and its launch. */
+typedef struct makers {
+    uint32_t *first, *next, *launch;
+} makers;
+
+static void free_makers(const makers *m)
+{
+    free(m->first);
+    free(m->next);
+    free(m->launch);
+}
+
+static bool find_makers(const wf_plan *p, makers *m)
+{
+    *m = (makers){calloc(p->nbuffers + 1u, sizeof *m->first),
+                  calloc(p->naccesses + 1u, sizeof *m->next),
+                  calloc(p->naccesses + 1u, sizeof *m->launch)};
+    const bool ok = m->first && m->next && m->launch;
+    for (uint32_t i = 0; i < p->nsteps && ok; i++) {
+        const wf_plan_step *s = &p->steps[i];
+        for (uint32_t d = s->access; d < s->access + s->ndst; d++) {
+            const int32_t u = p->accesses[d].buffer;
+            m->launch[d] = s->launch;
+            m->next[d] = m->first[u];
+            m->first[u] = d + 1;
+        }
+    }
+    return ok;
+}
+
+/* A box a launch with its ops, an arrow where one reads what another makes: several where those are parts. */
 int wf_plan_dot(const wf_plan *top, FILE *out)
 {
     const wf_plan *p = wf_plan_chosen(top);
-    uint32_t *maker = calloc(p->nbuffers + 1u, sizeof *maker); /* 1 + launch */
-    if (!maker) {
+    makers made;
+    if (!find_makers(p, &made)) {
+        free_makers(&made);
         return WEFT_ENOMEM;
     }
     fprintf(out, "digraph plan {\nnode [shape=box, fontname=monospace];\n");
     for (uint32_t i = 0; i < p->nsteps; i++) {
         const wf_plan_step *s = &p->steps[i];
-        const wf_access *a = &p->accesses[s->access];
         const bool first = i == 0 || s[-1].launch != s->launch;
         if (first) {
             fprintf(out, "s%u [label=\"%u %s", s->launch, s->launch, wf_plan_step_kind(s));
@@ -32,23 +62,24 @@ int wf_plan_dot(const wf_plan *top, FILE *out)
         if (i + 1 == p->nsteps || s[1].launch != s->launch) {
             fprintf(out, "\"%s];\n", s->kind == WF_STEP_MAP || s->after ? ", style=filled" : "");
         }
-        for (uint32_t d = 0; d < s->ndst; d++) {
-            maker[a[d].buffer] = s->launch + 1;
-        }
     }
     for (uint32_t i = 0; i < p->nsteps; i++) {
         const wf_plan_step *s = &p->steps[i];
         const wf_access *a = &p->accesses[s->access + s->ndst];
         for (uint32_t n = 0; n < s->nsrc; n++) {
-            const uint32_t from = a[n].buffer < 0 ? 0 : maker[a[n].buffer];
-            if (from && from - 1 != s->launch) {
-                fprintf(out, "s%u -> s%u [label=\"%%%u\"];\n", from - 1, s->launch,
-                        p->buffers[a[n].buffer].v);
+            for (uint32_t at = a[n].buffer < 0 ? 0 : made.first[a[n].buffer]; at;
+                 at = made.next[at - 1]) {
+                const uint32_t from = made.launch[at - 1];
+                if (from != s->launch &&
+                    (!made.next[at - 1] || from != made.launch[made.next[at - 1] - 1])) {
+                    fprintf(out, "s%u -> s%u [label=\"%%%u\"];\n", from, s->launch,
+                            p->buffers[a[n].buffer].v);
+                }
             }
         }
     }
     fprintf(out, "}\n");
-    free(maker);
+    free_makers(&made);
     return ferror(out) ? WEFT_EIO : 0;
 }
 

@@ -444,16 +444,20 @@ static int run_launch(run *r, const wf_plan_step *s, uint32_t n)
     if (s->kind == WF_STEP_MAP) {
         return run_programs(r, s, n);
     }
-    set_views(r, s, r->view);
     if (s->kind == WF_STEP_OP) {
         bool finished;
+        set_views(r, s, r->view);
         return n > 1 ? run_product(r, s) : run_row(r, s, NULL, &finished);
     }
     if (r->device) {
+        set_views(r, s, r->view);
         return wf_device_copy(r->device, &r->view[0], &r->view[1], r->why);
     }
-    if (wf_view_numel(&r->view[0]) > 0) {
-        wf_copy(&r->view[0], &r->view[1]);
+    for (uint32_t i = 0; i < n; i++) {
+        set_views(r, &s[i], r->view);
+        if (wf_view_numel(&r->view[0]) > 0) {
+            wf_copy(&r->view[0], &r->view[1]);
+        }
     }
     return 0;
 }

@@ -8,6 +8,8 @@
  *   memory     is taken before the launch that first touches it and given back behind the last, each once
  *   values     a step reads what an earlier launch made and nothing has overwritten since; it writes over an operand only
  *              where it reads that element by element (or last); steps of one launch keep off each other's memory
+ *   parts      what is written into the memory of a concat is one of its operands, at that one's place, each once, and the
+ *              concat is made when all are
  *   results    lie in the caller's memory at the end
  *
  * The last three are found by going through the launches and noting which buffers hold their value. It knows nothing of
@@ -29,6 +31,7 @@ enum { NONE = UINT32_MAX };
 /* What is known of a buffer while the launches go by. */
 typedef struct holds {
     bool now;            /* it holds its value */
+    uint32_t parts;      /* of a concat: operands that are written by themselves */
     uint32_t made, lost; /* steps; NONE: not yet (inputs: from the start) */
     uint32_t read, by;   /* the launch that read it last; the step, or NONE where several do */
     int32_t next;        /* of those in the same memory that hold theirs; -1: none */
@@ -42,6 +45,7 @@ typedef struct checker {
     uint32_t s; /* the step at hand */
     holds *of;
     int32_t *first;         /* by memory */
+    uint8_t *written;       /* by accesses: of a destination, as a part */
     uint32_t *from, *until; /* by slot: the launches in which it is there */
 } checker;
 
@@ -210,6 +214,84 @@ static wf_val held(const wf_plan *p, const wf_access *a)
     return a->buffer < 0 ? 0 : p->buffers[a->buffer].v;
 }
 
+/* Extents and strides of an access, neighbouring axes as one where they can be, without those that a row's value is spread along.
+ * Their number. */
+static int collapse(int rank, const int64_t *dims, const int64_t *strides, int64_t *d, int64_t *s)
+{
+    int n = 0;
+    for (int i = 0; i < rank; i++) {
+        if (dims[i] == 1 || strides[i] == 0) {
+            continue;
+        }
+        if (n && s[n - 1] == strides[i] * dims[i]) {
+            d[n - 1] *= dims[i];
+            s[n - 1] = strides[i];
+        } else {
+            d[n] = dims[i];
+            s[n++] = strides[i];
+        }
+    }
+    return n;
+}
+
+/* Does a name, in that order, the elements of an operand of concat k in its memory? */
+static bool is_place_of(const checker *c, const wf_access *a, uint32_t k, uint32_t operand)
+{
+    const wf_fn *f = c->f;
+    const wf_type *whole = &f->types[f->ins[k].type];
+    const wf_type *t = wf_fn_type(f, wf_ins_src(f, &f->ins[k])[operand]);
+    const int64_t axis = wf_ins_attr(f, &f->ins[k])->ints[0];
+    const int64_t *dims = c->p->words + a->shape;
+    int64_t strides[WF_MAX_RANK], d[2][WF_MAX_RANK], s[2][WF_MAX_RANK], step = 1;
+    for (int i = whole->rank; i-- > 0; step *= whole->dims[i]) {
+        strides[i] = step;
+    }
+    const int n = collapse(a->rank, dims, dims + a->rank, d[0], s[0]);
+    return a->dtype == whole->dtype && !a->nterms &&
+           a->offset == wf_part_start(f, k + 1, operand) * strides[axis] &&
+           n == collapse(t->rank, t->dims, strides, d[1], s[1]) &&
+           memcmp(d[0], d[1], (size_t)n * sizeof d[0][0]) == 0 &&
+           memcmp(s[0], s[1], (size_t)n * sizeof s[0][0]) == 0;
+}
+
+/* Of a destination in the memory of a concat: 1 + the operand that v, which is written there, is; 0: it is none that belongs there. */
+static uint32_t operand_at(const checker *c, const wf_access *a, wf_val v)
+{
+    const wf_val whole = held(c->p, a);
+    const wf_ins *i = whole ? wf_fn_at(c->f, whole) : NULL;
+    const wf_val *src = i ? wf_ins_src(c->f, i) : NULL;
+    for (uint32_t n = 0; i && i->op == WF_OP_CONCAT && n < i->nsrc; n++) {
+        if (src[n] && sees(c->f, src[n], v) && is_place_of(c, a, whole - 1, n)) {
+            return n + 1;
+        }
+    }
+    return 0;
+}
+
+/* The same of what a member of the group makes. */
+static uint32_t part_at(const checker *c, const wf_plan_step *s, const wf_access *a)
+{
+    uint32_t operand = 0;
+    for (uint32_t m = 0; m < s->nmember && !operand; m++) {
+        const uint32_t k = c->p->members[s->member + m];
+        for (uint32_t r = 0; r < wf_rows[c->f->ins[k].op].ndst && !operand; r++) {
+            operand = operand_at(c, a, k + 1 + r);
+        }
+    }
+    return operand;
+}
+
+/* The same of destination d of any step; 0: it is written as a whole. */
+static uint32_t part_of(const checker *c, const wf_plan_step *s, uint32_t d)
+{
+    const wf_access *a = &c->p->accesses[s->access];
+    const wf_val v = held(c->p, &a[d]);
+    return s->kind == WF_STEP_OP || wf_fn_at(c->f, v)->op != WF_OP_CONCAT ? 0
+           : s->kind == WF_STEP_MAP                                       ? part_at(c, s, &a[d])
+           : sees(c->f, v, held(c->p, &a[1]))                             ? 0
+                                              : operand_at(c, &a[d], held(c->p, &a[1]));
+}
+
 static int check_op(const checker *c, const wf_plan_step *s)
 {
     const wf_fn *f = c->f;
@@ -303,7 +385,7 @@ static int check_group(const checker *c, const wf_plan_step *s)
         while (m < s->nmember && p->members[s->member + m] != maker - 1) {
             m++;
         }
-        rc = m < s->nmember
+        rc = m < s->nmember || part_at(c, s, &p->accesses[s->access + d])
                  ? 0
                  : broken(c, "destination %u is %%%u, which no member of it makes", d, v);
     }
@@ -332,7 +414,8 @@ static int check_copy(const checker *c, const wf_plan_step *s)
     const bool two = s->ndst == 1 && s->nsrc == 1 && s->op == WF_OP_COPY;
     const wf_val to = two ? held(p, &a[0]) : 0, from = two ? held(p, &a[1]) : 0;
     const int64_t *x = two ? p->words + a[0].shape : NULL, *y = two ? p->words + a[1].shape : NULL;
-    const bool good = to && from && sees(c->f, to, from) && a[0].dtype == a[1].dtype &&
+    const bool whole = to && from && sees(c->f, to, from);
+    const bool good = (whole || operand_at(c, &a[0], from)) && a[0].dtype == a[1].dtype &&
                       a[0].rank == a[1].rank && memcmp(x, y, a[0].rank * sizeof *x) == 0;
     return good ? 0 : broken(c, "%%%u is not a copy of %%%u", to, from);
 }
@@ -518,7 +601,10 @@ static int read_all(checker *c)
         }
         holds *h = &c->of[x];
         if (!h->now) {
-            return h->lost == NONE
+            return h->lost == NONE && h->made != NONE
+                       ? broken(c, "operand %u, %%%u, is read before all its parts are made", n,
+                                p->buffers[x].v)
+                   : h->lost == NONE
                        ? broken(c, "operand %u, %%%u, is read before a step makes it", n,
                                 p->buffers[x].v)
                        : broken(
@@ -533,6 +619,38 @@ static int read_all(checker *c)
     return rc;
 }
 
+/* Operand `part` - 1 of a concat, whose memory is its own by now. */
+static int write_part(checker *c, uint32_t d, uint32_t part)
+{
+    const wf_plan *p = c->p;
+    const uint32_t at = p->steps[c->s].access + d;
+    const int32_t u = p->accesses[at].buffer;
+    holds *h = &c->of[u];
+    const wf_ins *i = wf_fn_at(c->f, p->buffers[u].v);
+    const wf_val *src = wf_ins_src(c->f, i);
+    if (h->lost != NONE) {
+        return broken(c, "destination %u is a part of %%%u, whose memory step %u has overwritten",
+                      d, p->buffers[u].v, h->lost);
+    }
+    for (uint32_t s = 0; s <= c->s; s++) { /* concats have few parts, plans few concats */
+        for (uint32_t n = p->steps[s].access; n < p->steps[s].access + p->steps[s].ndst; n++) {
+            if (c->written[n] && p->accesses[n].buffer == u &&
+                p->accesses[n].offset == p->accesses[at].offset) {
+                return broken(c, "destination %u is operand %u of %%%u, which is there already", d,
+                              part - 1, p->buffers[u].v);
+            }
+        }
+    }
+    c->written[at] = 1;
+    h->parts++;
+    uint32_t all = 0;
+    for (uint32_t n = 0; n < i->nsrc; n++) {
+        all += wf_type_numel(wf_fn_type(c->f, src[n])) > 0;
+    }
+    h->now = h->parts == all;
+    return 0;
+}
+
 static int write_one(checker *c, uint32_t d)
 {
     const wf_plan *p = c->p;
@@ -541,7 +659,11 @@ static int write_one(checker *c, uint32_t d)
     const wf_buffer *to = &p->buffers[u];
     holds *h = &c->of[u];
     int32_t *link = &c->first[memory_of(c, to->slot)];
+    const uint32_t part = part_of(c, s, d);
     int rc = check_there(c, u, s->launch);
+    if (part && !rc && h->made != NONE) {
+        return write_part(c, d, part);
+    }
     if (!rc && to->place == WF_PLACE_INPUT) {
         rc = broken(c, "destination %u, %%%u, lies in argument %u", d, to->v, to->index);
     }
@@ -559,10 +681,13 @@ static int write_one(checker *c, uint32_t d)
         x->lost = c->s;
         *link = x->next;
     }
-    h->now = true;
     h->made = c->s;
     h->next = c->first[memory_of(c, to->slot)];
     c->first[memory_of(c, to->slot)] = u;
+    if (part && !rc) {
+        return write_part(c, d, part);
+    }
+    h->now = true;
     return rc;
 }
 
@@ -604,7 +729,8 @@ static int check_results(const checker *c)
     const wf_plan *p = c->p;
     for (uint32_t k = 0; k < p->noutputs; k++) {
         int32_t u = c->first[memory_of(c, p->ninputs + k)];
-        while (u >= 0 && (p->buffers[u].offset || !sees(c->f, c->f->outputs[k], p->buffers[u].v) ||
+        while (u >= 0 && (!c->of[u].now || p->buffers[u].offset ||
+                          !sees(c->f, c->f->outputs[k], p->buffers[u].v) ||
                           p->buffers[u].bytes != slot_bytes(c, p->ninputs + k))) {
             u = c->of[u].next;
         }
@@ -682,12 +808,14 @@ int wf_plan_verify(const wf_plan *p, const wf_fn *f, const wf_plan_opts *opts, w
     c.first = malloc((slots + 1u) * sizeof *c.first);
     c.from = malloc((slots + 1u) * sizeof *c.from);
     c.until = malloc((slots + 1u) * sizeof *c.until);
-    const int rc = c.of && c.first && c.from && c.until
+    c.written = calloc(p->naccesses + 1u, 1);
+    const int rc = c.of && c.first && c.from && c.until && c.written
                        ? check_all(&c)
                        : wf_fail(why, WEFT_ENOMEM, "out of memory");
     free(c.of);
     free(c.first);
     free(c.from);
     free(c.until);
+    free(c.written);
     return rc;
 }

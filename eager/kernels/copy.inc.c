@@ -1093,17 +1093,12 @@ static __attribute__((noinline)) void gather_lines(char *to, const void *from, i
     {                                                                                               \
         T *d = dst;                                                                                 \
         const T *s = src;                                                                           \
-        for (size_t i = 0; i < m; i++, d += s1, s += n) {                                           \
-            if (s0 == 1 && n >= 32) {                                                               \
-                memcpy(d, s, n * sizeof(T));                                                        \
-            } else if (s0 == 1) {                                                                   \
-                for (size_t j = 0; j < n; j++)                                                      \
-                    d[j] = s[j];                                                                    \
-            } else {                                                                                \
+        if (s0 == 1)                                                                                \
+            rows_##width(d, s1, s, (int64_t)n, 1, (int64_t)m, (int64_t)n);                          \
+        else                                                                                        \
+            for (size_t i = 0; i < m; i++, d += s1, s += n)                                         \
                 for (size_t j = 0; j < n; j++)                                                      \
                     d[(int64_t)j * s0] = s[j];                                                      \
-            }                                                                                       \
-        }                                                                                           \
     }
 
 static void stream(void *dst, const void *src, size_t bytes)

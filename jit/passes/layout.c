@@ -96,6 +96,17 @@ int wf_map_reshape(wf_layout *l, const wf_map_of *m, int rank, const int64_t *di
     return set_shape(l, out, &to);
 }
 
+int wf_map_narrow(wf_layout *l, const wf_map_of *m, int axis, int64_t start, int64_t n,
+                  wf_map_of *out)
+{
+    wf_view v;
+    wf_map_view(l, m, &v);
+    v.dims[axis] = n;
+    *out = *m;
+    out->offset += start * v.strides[axis];
+    return set_shape(l, out, &v);
+}
+
 int wf_map_lift(wf_layout *l, const wf_map_of *m, int rank, const int64_t *dims, unsigned axes,
                 wf_map_of *out)
 {

@@ -79,6 +79,9 @@ bool wf_map_is_whole(const wf_layout *l, const wf_map_of *m);
 int wf_map_expand(wf_layout *l, const wf_map_of *m, int rank, const int64_t *dims, wf_map_of *out);
 /* m read in row-major order with other extents: 0, 1 if only a copy can be, or WEFT_ENOMEM. */
 int wf_map_reshape(wf_layout *l, const wf_map_of *m, int rank, const int64_t *dims, wf_map_of *out);
+/* Elements [start, start + n) of m along one axis. 0 or WEFT_ENOMEM. */
+int wf_map_narrow(wf_layout *l, const wf_map_of *m, int axis, int64_t start, int64_t n,
+                  wf_map_of *out);
 /* A map over the dims that `axes` does not name, as one over all dims: stride 0 along the axes. 0 or
  * WEFT_ENOMEM. */
 int wf_map_lift(wf_layout *l, const wf_map_of *m, int rank, const int64_t *dims, unsigned axes,

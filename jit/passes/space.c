@@ -309,10 +309,10 @@ int wf_read_map(wf_layout *l, const wf_iter *s, uint32_t k, wf_val u, wf_map_of 
     return rc;
 }
 
-int wf_write_map(wf_layout *l, const wf_iter *s, wf_val v, int level, wf_map_of *out)
+int wf_write_map(wf_layout *l, const wf_iter *s, const wf_map_of *m, int level, wf_map_of *out)
 {
-    wf_map_of m = l->map[v];
-    return into_space(l, s, &m, level, out);
+    const wf_map_of copy = *m;
+    return into_space(l, s, &copy, level, out);
 }
 
 bool wf_is_stream(const wf_layout *l, const wf_iter *s, const wf_map_of *m)

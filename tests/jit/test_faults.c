@@ -387,7 +387,7 @@ Test(faults, slots_of_another_instruction)
 /* -- plans --------------------------------------------------------------------------------------------------------- */
 
 enum { BARE = WF_PLAN_NO_FUSE | WF_PLAN_TIER0, ROWS = WF_PLAN_TIER0 | WF_PLAN_ROWS };
-enum { CHAIN, STORED, PAIR, EVEN, SOFTMAX, AFTER, DRAWN, VIEWED, VERSIONS, NBASE };
+enum { CHAIN, STORED, PAIR, EVEN, SOFTMAX, AFTER, DRAWN, VIEWED, VERSIONS, PARTS, NBASE };
 
 static const struct base {
     const char *text;
@@ -443,6 +443,12 @@ static const struct base {
                   "  return %3, %4\n}\n",
                   BARE,
                   {-1, -1}},
+    [PARTS] = {"fn a {\n  %1 = input f32[6,4]\n  %2 = input f32[6,4]\n  %3 = input f32[6,8]\n"
+               "  %4 = mul f32[6,4] %1, %2\n  %5 = exp f32[6,4] %4\n  %6 = neg f32[6,4] %4\n"
+               "  %7 = cumsum f32[6,8] %3 ints(1)\n  %8 = concat f32[6,16] %5, %7, %6 ints(1)\n"
+               "  %9 = cumsum f32[6,16] %8 ints(1)\n  return %9\n}\n",
+               WF_PLAN_TIER0,
+               {-1, -1}},
 };
 
 /* Of step s: destination or source n as an access, and its buffer. */
@@ -602,6 +608,15 @@ static uint32_t scalar_of_kind(const wf_plan *p, int kind)
     X(room_for_fewer_operands, CHAIN, "launch 1", "a run has room for", p->most_views = 2;)                            \
     X(room_for_fewer_numbers, PAIR, "launch 0", "a run has room for", p->most_scalars = 1;)                            \
     X(room_for_fewer_steps, PAIR, "launch 0", "a run has room for", p->most_steps = 1;)                                \
+    X(part_elsewhere, PARTS, "step 0", "which no member of it makes", dst(p, 0, 0)->offset = 8;)                       \
+    X(part_in_other_rows, PARTS, "step 0", "which no member of it makes", p->words[dst(p, 0, 1)->shape + 2] = 15;)     \
+    X(part_twice, PARTS, "step 0", "which is there already", dst(p, 0, 1)->offset = 0;)                                \
+    X(part_missing, PARTS, "step 2", "before all its parts are made", drop_step(p, 2), p->steps[2].launch = 2,         \
+      p->nlaunches = 3;)                                                                                               \
+    X(part_too_late, PARTS, "step 2", "before all its parts are made", swap_steps(p, 2);)                              \
+    X(part_overwritten, PARTS, "step 2", "whose memory step 1 has overwritten",                                        \
+      move_to(buf(p, dst(p, 1, 0)), buf(p, dst(p, 0, 0)));)                                                            \
+    X(rest_elsewhere, PARTS, "step 2", "is not a copy of", dst(p, 2, 0)->offset = 5;)                                  \
     X(program_broken, PAIR, "program 0: instruction 1 add", "not there yet", prog(p, 0)->inst[1].src[0] = 77;)
 /* clang-format on */
 

@@ -12,7 +12,7 @@
 
 enum { ROWS = 24, WIDTH = 40 };
 
-/* Something for each stage: chains, a group that waits for its reader, a row to open, two equal groups, a product's rows. */
+/* Something for each stage: chains, a group that waits for its reader, a row to open, three equal groups, a product's rows, a concat. */
 FN(all_stages)
 {
     const weft_tensor x = in[0], w = in[1];
@@ -20,8 +20,10 @@ FN(all_stages)
     const weft_tensor product = weft_matmul(x, w);
     const weft_tensor h = weft_gelu(weft_add(product, weft_f(1)));
     out[0] = weft_softmax(weft_add(weft_exp(early), h), -1);
-    out[1] = weft_tanh(weft_mul(weft_narrow(x, 1, 0, 8), weft_f(3)));
-    out[2] = weft_tanh(weft_mul(weft_narrow(w, 1, 0, 8), weft_f(3)));
+    const weft_tensor parts[2] = {weft_tanh(weft_mul(weft_narrow(x, 1, 0, 8), weft_f(3))),
+                                  weft_tanh(weft_mul(weft_narrow(w, 1, 0, 8), weft_f(3)))};
+    out[1] = weft_concat(parts, 2, 0);
+    out[2] = weft_tanh(weft_mul(weft_narrow(w, 1, 8, 8), weft_f(3)));
     return weft_error_status(out[0]);
 }
 
@@ -108,11 +110,17 @@ Test(stages, are_switched_one_at_a_time)
 {
     const outcome all = under("WEFT_PASS", "");
     static const char *const off[] = {
-        "-fuse",           "-sink",
-        "-again",          "-rows",
-        "-batch",          "-epilogue",
-        "-inplace",        "-arena",
-        "-inplace,-arena", "-fuse,-sink,-again,-rows,-batch,-epilogue,-inplace,-arena"};
+        "-fuse",
+        "-sink",
+        "-again",
+        "-rows",
+        "-batch",
+        "-epilogue",
+        "-inplace",
+        "-arena",
+        "-parts",
+        "-inplace,-arena",
+        "-fuse,-sink,-again,-rows,-batch,-epilogue,-inplace,-parts,-arena"};
     for (size_t i = 0; i < sizeof off / sizeof *off; i++) {
         const outcome o = under("WEFT_PASS", off[i]);
         cr_expect_eq(o.bits, all.bits, "%s", off[i]);
@@ -129,6 +137,10 @@ Test(stages, are_switched_one_at_a_time)
     cr_expect_gt(under("WEFT_PASS", "-fuse,-sink,-again").steps, sink.steps);
     cr_expect_gt(under("WEFT_PASS", "-batch").steps, all.steps);
     cr_expect_gt(under("WEFT_PASS", "-epilogue").steps, all.steps);
+    cr_expect(strstr(all.text, ": PART ("), "%s", all.text);
+    const outcome whole = under("WEFT_PASS", "-parts");
+    cr_expect_gt(whole.steps, all.steps);
+    cr_expect_not(strstr(whole.text, ": PART ("));
     /* op by op there are temporaries, which lie in one another's place, and in one block of memory */
     static const char *const apart[] = {"-fuse,-sink,-again,-rows,-epilogue",
                                         "-fuse,-sink,-again,-rows,-epilogue,-inplace",
