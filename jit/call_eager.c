@@ -8,7 +8,7 @@
  * by any time), and is measured again later on, less and less often once the plan has settled: the host's control flow may
  * have changed, kernels may have become native.
  *
- * Long calls (WORTH) have shorter trials, which wait until one part in BUDGET of the time pays for them, and none where the
+ * Long calls (WORTH) have shorter trials, of two calls the other way at least, which wait until one part in BUDGET of the time pays for them, and none where the
  * function would take much more memory op by op. Short calls (SHORT) are worth less than a look at them: a thread gets a seat with
  * GIVEN calls that it may make without one, GIVEN_LATER where all looks found the same kind (the straight way is in call.c), if their first arguments are like those of kinds that
  * it has seen run plainly, and of no other.
@@ -70,19 +70,28 @@ static void keep_least(_Atomic int64_t *best, int64_t t)
     }
 }
 
+/* A call of a trial, recorded or plain, took so long. */
+static void note_time(wf_way *w, bool plain, int64_t ns)
+{
+    keep_least(&w->best[plain], ns);
+    if (plain != atomic_load_explicit(&w->eager, memory_order_relaxed)) {
+        atomic_fetch_add_explicit(&w->spent, ns, memory_order_relaxed);
+    }
+}
+
 static void start_trial(wf_way *w)
 {
+    atomic_store_explicit(&w->spent, 0, memory_order_relaxed);
     atomic_store_explicit(&w->best[0], INT64_MAX, memory_order_relaxed);
     atomic_store_explicit(&w->best[1], INT64_MAX, memory_order_relaxed);
     atomic_store_explicit(&w->turn, 0, memory_order_relaxed);
     atomic_store_explicit(&w->trial, true, memory_order_release);
 }
 
-/* Calls that pay for `calls` of them that took `other` in place of `old`. */
-static int64_t pay(int64_t old, int64_t other, int calls)
+/* Calls that pay for `calls` of them that took `all` together, in place of `old` each. */
+static int64_t pay(int64_t old, int64_t all, int calls)
 {
-    const double more = other > old ? (double)(other - old) / (double)old : 0;
-    const double n = (double)BUDGET * more * calls;
+    const double more = (double)all / (double)old - calls, n = more > 0 ? (double)BUDGET * more : 0;
     return n < (double)SELDOM ? (int64_t)n : (int64_t)SELDOM;
 }
 
@@ -100,7 +109,8 @@ static void decide(weft_jit *j, wf_way *w, int calls)
         const int clearly = !was && w->modelled == 100 ? 100 : CLEARLY;
         const bool better = other != INT64_MAX && other < old / 100 * clearly + old % 100;
         const bool paid = !w->is_long || better || other == INT64_MAX || old == INT64_MAX;
-        const int64_t debt = paid ? 0 : pay(old, other, calls);
+        const int64_t spent = atomic_load_explicit(&w->spent, memory_order_relaxed);
+        const int64_t debt = paid ? 0 : pay(old, spent, calls);
         w->ns[0] = traced;
         w->ns[1] = plain;
         atomic_store_explicit(&w->is_short, plain < SHORT, memory_order_relaxed);
@@ -142,19 +152,19 @@ static bool is_other(int turn)
     return turn % 3 != 0;
 }
 
-/* A call of a trial has been timed: need more of a long one be made? Twice what it is against, or no better at the second
- * try, is enough. */
+/* A call of a trial has been timed: need more of a long one be made? No better at the second try is enough. The first may have been
+ * waiting for memory that the function had not needed for long (pages that the system clears: 561 ms, where the next calls took 60). */
 static void look_at_long(weft_jit *j, wf_way *w)
 {
     const int turn = atomic_load_explicit(&w->turn, memory_order_relaxed);
-    if (!w->is_long || turn > LONG_TURNS || turn < 2) {
+    if (!w->is_long || turn > LONG_TURNS || turn < 3) {
         return;
     }
     const bool was = atomic_load_explicit(&w->eager, memory_order_relaxed);
     const int64_t old = atomic_load_explicit(&w->best[was], memory_order_relaxed);
     const int64_t other = atomic_load_explicit(&w->best[!was], memory_order_relaxed);
-    if (other != INT64_MAX && old != INT64_MAX && (other / 2 > old || (turn > 2 && other > old))) {
-        decide(j, w, turn < 3 ? 1 : turn < 5 ? 2 : turn < 6 ? 3 : 4);
+    if (other != INT64_MAX && old != INT64_MAX && other > old) {
+        decide(j, w, turn < 5 ? 2 : turn < 6 ? 3 : 4);
     }
 }
 
@@ -215,7 +225,7 @@ int wf_way_ran_plainly(weft_jit *j, wf_ctx *c, wf_way *w, int64_t start, uint64_
     if (failed) {
         give_up(w);
     } else if (start) {
-        keep_least(&w->best[1], wf_plan_now() - start);
+        note_time(w, true, wf_plan_now() - start);
         look_at_long(j, w);
     }
     return failed;
@@ -473,7 +483,7 @@ bool wf_call_eagerly(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, we
     if (!sound) {
         give_up(w);
     } else if (timed && !*rc) {
-        keep_least(&w->best[1], wf_plan_now() - t->start);
+        note_time(w, true, wf_plan_now() - t->start);
         look_at_long(j, w);
     } else if (!timed && n_in > 0 && !atomic_load_explicit(&w->trial, memory_order_relaxed)) {
         give_calls(j, c, w, &t->kind, first);
@@ -514,7 +524,7 @@ void wf_call_recorded(weft_jit *j, const wf_turn *t, int device, const wf_plan *
     if (t->way && device != WF_DEVICE_HOST) {
         give_up(t->way);
     } else if (t->start && !rc) {
-        keep_least(&t->way->best[0], wf_plan_now() - t->start);
+        note_time(t->way, false, wf_plan_now() - t->start);
         pthread_mutex_lock(&j->lock);
         ask_plan(t->way, p ? p : j->latest < j->nplans ? j->plans[j->latest].plan : NULL);
         pthread_mutex_unlock(&j->lock);

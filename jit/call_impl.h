@@ -81,6 +81,7 @@ typedef struct wf_way {
     _Atomic int turn;        /* calls of the trial so far */
     _Atomic int64_t left;    /* calls until the next trial */
     _Atomic int64_t best[2]; /* ns of the trial: recorded, plain */
+    _Atomic int64_t spent;   /* likewise: of all calls that went the other way than calls do */
     _Atomic int64_t seen;    /* number of the last look at such a call */
     _Atomic bool is_long;    /* recorded calls take more than a millisecond: set once */
     _Atomic bool is_short; /* plain ones so little that a look at their arguments is a part of it */
