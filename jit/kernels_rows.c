@@ -127,15 +127,18 @@ static void lay_out(rows_run *r, const wf_program_args *a)
         }
 }
 
-/* Of elements alone. */
+/* Of elements alone, each once. */
 static int64_t bytes_moved(const rows_run *r)
 {
     int64_t bytes = 0;
     for (int i = 0; i < r->nop; i++) {
         const wf_operand *o = &r->s.op[i];
-        bytes += is_row_operand(r, i)
-                     ? 0
-                     : (o->one_row && o->row == 0 ? 1 : r->s.rows) * r->s.n * o->esize;
+        int64_t all = is_row_operand(r, i) ? 0 : o->esize;
+        for (int d = 0; d < r->s.nk; d++)
+            all *= o->ks[d] || is_drawn(r, i) ? r->s.kd[d] : 1;
+        for (int d = 0; d < r->s.nr; d++)
+            all *= o->rs[d] || is_drawn(r, i) ? r->s.rd[d] : 1;
+        bytes += all;
     }
     return bytes;
 }
