@@ -121,6 +121,16 @@ RANGE_PART range_wholes(const range_args *a, int64_t at, int n, int64_t *out)
     }
 }
 
+/* The same in as many bits as the result has. */
+RANGE_PART range_wholes_32(const range_args *a, int64_t at, int n, uint32_t *out)
+{
+    const uint32_t stride = (uint32_t)a->stride;
+    uint32_t v = (uint32_t)a->first + (uint32_t)at * stride;
+    for (int i = 0; i < n; i++, v += stride) {
+        out[i] = v;
+    }
+}
+
 RANGE_PART range_part(const range_args *a, int64_t at, int n, void *out)
 {
     if (a->whole) {
@@ -131,9 +141,23 @@ RANGE_PART range_part(const range_args *a, int64_t at, int n, void *out)
 }
 #undef RANGE_PART
 
+/* Of i32 as it lies in memory. */
+static void range_task_32(const range_args *a, int64_t begin, int64_t end)
+{
+    uint32_t *to = (uint32_t *)a->dst->data + begin;
+    for (; end - begin >= BUFFER; begin += BUFFER, to += BUFFER) {
+        range_wholes_32(a, begin, BUFFER, to);
+    }
+    range_wholes_32(a, begin, (int)(end - begin), to);
+}
+
 static void range_task(void *arg, int64_t begin, int64_t end)
 {
     const range_args *a = arg;
+    if (a->whole && a->dst->dtype == WEFT_I32) {
+        range_task_32(a, begin, end);
+        return;
+    }
     const int type = a->whole ? WEFT_I64 : WEFT_F64;
     const bool here = a->dst->dtype == type;
     union {
