@@ -6,7 +6,7 @@
  * where it lies; results of windows that wrap around the image's edge go nowhere. Terms are ordered by blocks of 32
  * channels, within these by tap, within these by channel. The gradient of the input is the same convolution of the
  * padded gradient of the output with the taps turned round and the weights transposed. Padding is multiplied like the
- * rest: an infinite weight gives NaN where its tap meets it.
+ * rest: an infinite weight gives NaN where its tap meets it (see conv_padding.c).
  */
 #include <string.h>
 

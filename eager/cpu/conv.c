@@ -369,7 +369,35 @@ int wf_conv2d_forward(const wf_conv_desc *d, const void *src, const void *weight
         rc = wf_conv_line_forward(d, src, weight, bias, dst);
     if (rc == WF_GEMM_UNSUPPORTED)
         rc = by_dnnl(d, FORWARD, src, weight, bias, dst);
-    return rc == WF_GEMM_UNSUPPORTED ? wf_conv_builtin_forward(d, src, weight, bias, dst) : rc;
+    if (rc == WF_GEMM_UNSUPPORTED)
+        rc = wf_conv_builtin_forward(d, src, weight, bias, dst);
+    if (!rc)
+        wf_conv_padding_forward(d, src, weight, bias, dst);
+    return rc;
+}
+
+/*
+ * By oneDNN. It sums over bf16 results in pairs, and an odd one out has the next pixel's first, times zero, or an infinity of its
+ * own times one: NaN where there is none. Where an element is not finite all are computed of f32 copies, which no kernel takes in
+ * pairs. Depthwise kernels of windows without gaps sum over one result, by itself.
+ */
+static int images_by_dnnl(const wf_conv_desc *d, const void *ddst, const void *weight, void *dsrc)
+{
+    const int rc = by_dnnl(d, BACKWARD_DATA, dsrc, weight, NULL, ddst);
+    const int alone = d->groups > 1 && d->groups == d->o && d->groups == d->c &&
+                      d->dilation[0] == 1 && d->dilation[1] == 1;
+    if (rc || d->dtype != WEFT_BF16 || d->o / d->groups % 2 == 0 || alone ||
+        wf_kernels_now()->finite(dsrc, (size_t)(d->n * d->c * d->h * d->w)))
+        return rc;
+    return in_f32(d, BACKWARD_DATA, (const void *[]){dsrc, weight, ddst, NULL});
+}
+
+/* A gradient of an image made by what multiplies what lies beyond the result, which oneDNN and columns do not. */
+static int inside(const wf_conv_desc *d, const void *ddst, const void *weight, void *dsrc, int rc)
+{
+    if (!rc)
+        wf_conv_padding_backward_data(d, ddst, weight, dsrc);
+    return rc;
 }
 
 int wf_conv2d_backward_data(const wf_conv_desc *d, const void *ddst, const void *weight, void *dsrc)
@@ -389,12 +417,14 @@ int wf_conv2d_backward_data(const wf_conv_desc *d, const void *ddst, const void 
         return thinned(d, BACKWARD_DATA, (const void *[]){dsrc, weight, ddst, NULL});
     if (is_made_in_f32(d))
         return in_f32(d, BACKWARD_DATA, (const void *[]){dsrc, weight, ddst, NULL});
-    int rc = wf_amx_conv_backward_data(d, ddst, weight, dsrc);
+    int rc = inside(d, ddst, weight, dsrc, wf_amx_conv_backward_data(d, ddst, weight, dsrc));
     if (rc == WF_GEMM_UNSUPPORTED)
         rc = wf_conv_columns_backward_data(d, ddst, weight, dsrc);
     if (rc == WF_GEMM_UNSUPPORTED)
-        rc = by_dnnl(d, BACKWARD_DATA, dsrc, weight, NULL, ddst);
-    return rc == WF_GEMM_UNSUPPORTED ? wf_conv_builtin_backward_data(d, ddst, weight, dsrc) : rc;
+        rc = images_by_dnnl(d, ddst, weight, dsrc);
+    return rc == WF_GEMM_UNSUPPORTED
+               ? inside(d, ddst, weight, dsrc, wf_conv_builtin_backward_data(d, ddst, weight, dsrc))
+               : rc;
 }
 
 /* Whether the gradient of a 1 x 1 kernel is a product with few columns and long sums, for which oneDNN 2.6.3's product of
@@ -482,5 +512,7 @@ int wf_conv2d_backward_weight(const wf_conv_desc *d, const void *src, const void
         rc = wf_conv_line_backward_weight(d, src, ddst, dweight);
     if (rc == WF_GEMM_UNSUPPORTED)
         rc = weights_by_dnnl(d, src, ddst, dweight);
-    return rc == WF_GEMM_UNSUPPORTED ? wf_conv_builtin_backward_weight(d, src, ddst, dweight) : rc;
+    if (rc == WF_GEMM_UNSUPPORTED)
+        rc = wf_conv_builtin_backward_weight(d, src, ddst, dweight);
+    return rc ? rc : wf_conv_padding_backward_weight(d, src, ddst, dweight);
 }

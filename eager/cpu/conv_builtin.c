@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/cpu/conv_image.h"
 #include "eager/cpu/gemm_impl.h"
 #include "eager/pool.h"
 #include "jit/ir/dtype.h"
@@ -55,20 +56,6 @@ typedef struct taps {
     int64_t step_y, step_x;   /* ... and the distance of its neighbours there */
 } taps;
 
-static double load_any(const char *p, int dtype, int64_t i)
-{
-    switch (dtype) {
-    case WEFT_F64:
-        return ((const double *)(const void *)p)[i];
-    case WEFT_F32:
-        return ((const float *)(const void *)p)[i];
-    case WEFT_BF16:
-        return wf_f32_of_bf16(((const uint16_t *)(const void *)p)[i]);
-    default:
-        return wf_f32_of_f16(((const uint16_t *)(const void *)p)[i]);
-    }
-}
-
 /* A run of elements into the compute type. */
 static void load_run(const char *p, int dtype, int64_t i, int64_t step, int64_t n, void *out)
 {
@@ -82,7 +69,7 @@ static void load_run(const char *p, int dtype, int64_t i, int64_t step, int64_t 
             ((float *)out)[x] = s[x * step];
     } else {
         for (int64_t x = 0; x < n; x++)
-            ((float *)out)[x] = (float)load_any(p, dtype, i + x * step);
+            ((float *)out)[x] = (float)wf_conv_load(p, dtype, i + x * step);
     }
 }
 
@@ -156,21 +143,13 @@ typedef struct conv_job {
     _Atomic int rc;
 } conv_job;
 
+/* Element i := from[j], of the compute type, + bias. */
 static void store_any(void *p, int dtype, int64_t i, const void *from, int64_t j, double bias)
 {
-    switch (dtype) {
-    case WEFT_F64:
+    if (dtype == WEFT_F64)
         ((double *)p)[i] = ((const double *)from)[j] + bias;
-        break;
-    case WEFT_F32:
-        ((float *)p)[i] = ((const float *)from)[j] + (float)bias;
-        break;
-    case WEFT_BF16:
-        ((uint16_t *)p)[i] = wf_bf16_of_f32(((const float *)from)[j] + (float)bias);
-        break;
-    default:
-        ((uint16_t *)p)[i] = wf_f16_of_f32(((const float *)from)[j] + (float)bias);
-    }
+    else
+        wf_conv_put(p, dtype, i, (double)(((const float *)from)[j] + (float)bias));
 }
 
 /* Stores acc ([channel][position], or [position][channel] for NHWC) of one block. */
@@ -186,7 +165,7 @@ static void store_block(const conv_job *w, int64_t n, int64_t group, int64_t p0,
         int64_t at = base + c0 * stride_c(o) + y * stride_y(o) + x * stride_x(o);
         for (int64_t c = 0; c < w->out_group; c++) {
             int64_t from = o->nhwc ? (p - p0) * w->out_group + c : c * count + p - p0;
-            double b = w->bias ? load_any(w->bias, o->dtype, c0 + c) : 0;
+            double b = w->bias ? wf_conv_load(w->bias, o->dtype, c0 + c) : 0;
             store_any(w->result, o->dtype, at + c * stride_c(o), acc, from, b);
         }
     }

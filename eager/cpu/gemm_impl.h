@@ -124,6 +124,14 @@ int wf_conv_line_backward_weight(const wf_conv_desc *d, const void *src, const v
 int wf_conv_depthwise_backward_weight(const wf_conv_desc *d, const void *src, const void *ddst,
                                       void *dweight);
 
+/* Where padding made a NaN of what was computed (conv_padding.c), its elements are made anew. Descriptions as below. */
+void wf_conv_padding_forward(const wf_conv_desc *d, const void *src, const void *weight,
+                             const void *bias, void *dst);
+void wf_conv_padding_backward_data(const wf_conv_desc *d, const void *ddst, const void *weight,
+                                   void *dsrc);
+int wf_conv_padding_backward_weight(const wf_conv_desc *d, const void *src, const void *ddst,
+                                    void *dweight);
+
 /* The built-in convolution: descriptions already checked and not empty. */
 int wf_conv_builtin_forward(const wf_conv_desc *d, const void *src, const void *weight,
                             const void *bias, void *dst);

@@ -963,37 +963,84 @@ Test(conv, depthwise_gradients_of_weights)
     wf_set_num_threads(before);
 }
 
-/* Element (n, c, y, x) of the image, or of the result, of d. */
-static double pixel(const wf_conv_desc *d, bool dst, const tensor *t, int64_t n, int64_t c,
-                    int64_t y, int64_t x)
+/* Where element (n, c, y, x) of the image, or of the result, of d lies. */
+static int64_t place(const wf_conv_desc *d, bool dst, int64_t n, int64_t c, int64_t y, int64_t x)
 {
     const int64_t h = dst ? d->oh : d->h, w = dst ? d->ow : d->w, channels = dst ? d->o : d->c;
-    return t->x[d->layout & (dst ? WF_CONV_DST_NHWC : WF_CONV_SRC_NHWC)
-                    ? ((n * h + y) * w + x) * channels + c
-                    : ((n * channels + c) * h + y) * w + x];
+    return d->layout & (dst ? WF_CONV_DST_NHWC : WF_CONV_SRC_NHWC)
+               ? ((n * h + y) * w + x) * channels + c
+               : ((n * channels + c) * h + y) * w + x;
 }
 
-/* Element (i, j) of channel c's filter: terms of padding are none (reference() multiplies what fills up its planes). */
-static double gradient_inside(const wf_conv_desc *d, const tensor *src, const tensor *ddst,
-                              int64_t c, int64_t i, int64_t j)
+/* The terms of all elements of a result, and no others: reference() multiplies what fills up its planes. */
+UNWATCHED static sums terms_inside(const wf_conv_desc *d, int what, const double *src,
+                                   const double *weight, const double *ddst, int64_t count)
 {
-    double sum = 0;
-    for (int64_t n = 0; n < d->n; n++)
-        for (int64_t oy = 0; oy < d->oh; oy++)
-            for (int64_t ox = 0; ox < d->ow; ox++) {
-                const int64_t y = oy * d->stride[0] - d->pad[0] + i * d->dilation[0],
-                              x = ox * d->stride[1] - d->pad[1] + j * d->dilation[1];
-                if (y >= 0 && y < d->h && x >= 0 && x < d->w)
-                    sum += pixel(d, false, src, n, c, y, x) * pixel(d, true, ddst, n, c, oy, ox);
-            }
-    return sum;
+    const int64_t cg = d->c / d->groups, og = d->o / d->groups, taps = d->kh * d->kw;
+    sums s = {doubles(count), doubles(count), NULL};
+    for (int64_t k = 0; k < d->n * d->o * cg * taps; k++) {
+        const int64_t tap = k % taps, o = k / taps / cg % d->o, c = o / og * cg + k / taps % cg;
+        const int64_t n = k / taps / cg / d->o, w = k % (taps * cg * d->o);
+        for (int64_t p = 0; p < d->oh * d->ow; p++) {
+            const int64_t oy = p / d->ow, ox = p % d->ow;
+            const int64_t y = oy * d->stride[0] - d->pad[0] + tap / d->kw * d->dilation[0],
+                          x = ox * d->stride[1] - d->pad[1] + tap % d->kw * d->dilation[1];
+            if (y < 0 || y >= d->h || x < 0 || x >= d->w)
+                continue;
+            const int64_t in = place(d, false, n, c, y, x), out = place(d, true, n, o, oy, ox);
+            const int64_t at = what == FORWARD ? out : what == DATA ? in : w;
+            const double term = what == FORWARD ? src[in] * weight[w]
+                                : what == DATA  ? ddst[out] * weight[w]
+                                                : src[in] * ddst[out];
+            s.sum[at] += term;
+            s.mag[at] += fabs(term);
+        }
+    }
+    return s;
+}
+
+/* Infinities and NaN as in the sum of an element's own terms, numbers near it; counts both. */
+static void check_inside(const wf_conv_desc *d, int what, const tensor *got, const double *src,
+                         const double *weight, const double *ddst, int64_t count[2])
+{
+    static const char *const names[] = {"forward", "backward data", "backward weight"};
+    sums s = terms_inside(d, what, src, weight, ddst, got->count);
+    for (int64_t e = 0; e < got->count; e++) {
+        const double x = get(got, e), y = s.sum[e];
+        if (isfinite(y) ? fabs(x - y) <= 0x1p-7 * fabs(y) + 0x1p-12 * s.mag[e] + 1e-3
+            : isnan(y)  ? isnan(x)
+                        : x == y) {
+            count[!isfinite(y)]++;
+            continue;
+        }
+        cr_assert_fail("%s %s %s n%ld c%ld %ldx%ld o%ld k%ldx%ld s%ld,%ld p%ld,%ld d%ld,%ld g%ld "
+                       "layout %u: element %ld is %g, should be %g",
+                       wf_gemm_backend_name(), names[what], wf_dtype_name(d->dtype), (long)d->n,
+                       (long)d->c, (long)d->h, (long)d->w, (long)d->o, (long)d->kh, (long)d->kw,
+                       (long)d->stride[0], (long)d->stride[1], (long)d->pad[0], (long)d->pad[1],
+                       (long)d->dilation[0], (long)d->dilation[1], (long)d->groups, d->layout,
+                       (long)e, x, y);
+    }
+    sums_drop(&s);
+}
+
+/* Puts what is no number into one element, often the first or the last. */
+static void spoil(tensor *t)
+{
+    const double v =
+        between(0, 3) ? between(0, 1) ? (double)INFINITY : -(double)INFINITY : (double)NAN;
+    const int64_t at = between(0, 2) == 0   ? 0
+                       : between(0, 2) == 0 ? t->count - 1
+                                            : between(0, t->count - 1);
+    put(t, at, v);
+    t->x[at] = v;
 }
 
 /* An infinity of the gradient that meets padding is no term: elements of the filter that see no infinity have their numbers. */
 Test(conv, infinities_beside_the_padding_of_depthwise_gradients)
 {
     enum { MOST_CHANNELS = 40 };
-    int64_t met = 0, told = 0;
+    int64_t count[2] = {0};
     for (size_t b = 0; b < BACKENDS; b++) {
         wf_gemm_set_backend(backends[b]);
         for (int t = 0; t < (int)effort_of(SHAPES) / TYPE_STEP; t++) {
@@ -1023,19 +1070,51 @@ Test(conv, infinities_beside_the_padding_of_depthwise_gradients)
                 of->x[at] = (double)INFINITY;
             }
             cr_assert_eq(wf_conv2d_backward_weight(&d, src.data, ddst.data, w.data), 0);
-            for (int64_t e = 0; e < w.count; e++) {
-                const double x = get(&w, e), y = gradient_inside(&d, &src, &ddst, e / (d.kh * d.kw),
-                                                                 e / d.kw % d.kh, e % d.kw);
-                cr_assert(isfinite(y) ? fabs(x - y) <= 0x1p-7 * fabs(y) + 1e-3
-                          : isnan(y)  ? isnan(x)
-                                      : x == y,
-                          "weight %ld is %g, should be %g", (long)e, x, y);
-                told += isfinite(y), met += !isfinite(y);
-            }
+            check_inside(&d, WEIGHT, &w, src.x, NULL, ddst.x, count);
             drop(&src), drop(&w), drop(&ddst);
         }
     }
-    cr_assert(told > 0 && met > 0);
+    cr_assert(count[0] > 0 && count[1] > 0);
+}
+
+/* What is no number, wherever it lies and whatever it meets: a padded position is no term, and neither is what fills up rows. */
+Test(conv, infinities_beside_padding)
+{
+    int64_t count[2] = {0};
+    for (size_t b = 0; b < BACKENDS; b++) {
+        wf_gemm_set_backend(backends[b]);
+        for (size_t t = 0; t < 4; t++)
+            for (int i = 0; i < (int)effort_of(2 * SHAPES) && is_worth(b, t); i++) {
+                wf_conv_desc d = random_desc(float_types[t]);
+                if (i % 8 == 0) {
+                    d = completed(layers[(size_t)i / 8 % LAYERS]);
+                    d.dtype = float_types[t];
+                    d.layout = (unsigned)between(0, 3);
+                } else if (i % 8 == 1) { /* one tap, and one more result than pairs */
+                    d.groups = d.kh = d.kw = 1;
+                    d.pad[0] = d.pad[1] = 0;
+                    d.o = 2 * between(0, 40) + 1;
+                    d = completed(d);
+                }
+                const int64_t ns = d.n * d.c * d.h * d.w, nd = d.n * d.o * d.oh * d.ow;
+                const int64_t nw = d.o * (d.c / d.groups) * d.kh * d.kw;
+                tensor x[3] = {make(d.dtype, nd), make(d.dtype, ns), make(d.dtype, nw)};
+                tensor y[3] = {blank(d.dtype, nd), blank(d.dtype, ns), blank(d.dtype, nw)};
+                for (int64_t k = between(1, 3); k-- > 0;) {
+                    tensor *of = &x[between(0, 2)];
+                    if (of->count)
+                        spoil(of);
+                }
+                cr_assert_eq(wf_conv2d_forward(&d, x[1].data, x[2].data, NULL, y[0].data), 0);
+                cr_assert_eq(wf_conv2d_backward_data(&d, x[0].data, x[2].data, y[1].data), 0);
+                cr_assert_eq(wf_conv2d_backward_weight(&d, x[1].data, x[0].data, y[2].data), 0);
+                for (int what = FORWARD; what <= WEIGHT; what++)
+                    check_inside(&d, what, &y[what], x[1].x, x[2].x, x[0].x, count);
+                for (int k = 0; k < 3; k++)
+                    drop(&x[k]), drop(&y[k]);
+            }
+    }
+    cr_assert(count[0] > 0 && count[1] > 0);
 }
 
 /* Of one channel and one tap, too, where products are less than the smallest normal number: products of other shapes, of many rows
