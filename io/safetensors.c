@@ -6,12 +6,13 @@
  *
  * Invariants, all checked before a handle to the file exists
  *  - N <= 100 MB and inside the file; the first byte of the header is '{'; behind the object only spaces.
- *  - Keys are distinct. Every tensor has a known type, rank <= 16, non-negative extents whose product
+ *  - Keys are distinct. Every tensor has a type of the format, rank <= 16, non-negative extents whose product
  *    times the element size does not overflow and equals end - begin.
  *  - In order of their offsets the tensors tile the data: no hole, no overlap, nothing behind.
  * Memory is taken only for what was read: strings in one block of the header's size, entries as they are
- * met.
+ * met. A tensor of a type that weft has not is checked and listed like the others; to take it is the error.
  */
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,9 +29,25 @@ const wf_st_type wf_st_types[WEFT_DTYPE_COUNT] = {
     [WEFT_I64] = {"I64", 9},
 };
 
+/* Types of the format that weft has not, and what they are converted to without loss. */
+static const struct {
+    const char *name;
+    int bits;
+    const char *instead;
+} foreign_types[] = {
+    {"U16", 16, "int32"},           {"U32", 32, "int64"},
+    {"U64", 64, "int64"},           {"C64", 64, "float32 (torch.view_as_real)"},
+    {"F8_E4M3", 8, "bfloat16"},     {"F8_E5M2", 8, "bfloat16"},
+    {"F8_E8M0", 8, "bfloat16"},     {"F8_E4M3FNUZ", 8, "bfloat16"},
+    {"F8_E5M2FNUZ", 8, "bfloat16"}, {"F6_E2M3", 6, "bfloat16"},
+    {"F6_E3M2", 6, "bfloat16"},     {"F4", 4, "bfloat16"},
+};
+enum { FOREIGN_TYPES = sizeof foreign_types / sizeof *foreign_types };
+
 typedef struct entry {
     const char *name;
-    weft_dtype dtype;
+    weft_dtype dtype; /* WEFT_DTYPE_DEFAULT: a foreign one */
+    int foreign;      /* its row */
     int rank;
     int64_t dims[WEFT_MAX_RANK];
     int64_t begin, end;
@@ -140,7 +157,14 @@ static bool parse_dtype(wf_json *j, entry *e)
             return true;
         }
     }
-    return wf_json_fail(j, "the dtype is none of BOOL U8 I8 I16 I32 I64 F16 BF16 F32 F64");
+    for (int k = 0; k < FOREIGN_TYPES; k++) {
+        if (strcmp(name, foreign_types[k].name) == 0) {
+            e->dtype = WEFT_DTYPE_DEFAULT;
+            e->foreign = k;
+            return true;
+        }
+    }
+    return wf_json_fail(j, "the dtype is none of the format's");
 }
 
 /* An array of up to max counts; returns how many, or -1. */
@@ -213,15 +237,18 @@ static bool parse_tensor(wf_json *j, entry *e)
 
 static bool check_size(wf_json *j, const entry *e)
 {
-    int64_t bytes = (int64_t)weft_dtype_size(e->dtype);
+    const bool foreign = e->dtype == WEFT_DTYPE_DEFAULT;
+    int64_t size = foreign ? foreign_types[e->foreign].bits : (int64_t)weft_dtype_size(e->dtype);
     bool zero = false;
     for (int i = 0; i < e->rank; i++) {
         zero |= e->dims[i] == 0;
-        if (__builtin_mul_overflow(bytes, e->dims[i] ? e->dims[i] : 1, &bytes)) {
+        if (__builtin_mul_overflow(size, e->dims[i] ? e->dims[i] : 1, &size)) {
             return wf_json_fail(j, "the size of a tensor overflows");
         }
     }
-    if (e->end < e->begin || e->end - e->begin != (zero ? 0 : bytes)) {
+    const bool whole = zero || !foreign || size % CHAR_BIT == 0;
+    size = zero ? 0 : foreign ? size / CHAR_BIT : size;
+    if (!whole || e->end < e->begin || e->end - e->begin != size) {
         return wf_json_fail(j, "data_offsets do not fit dtype and shape");
     }
     return true;
@@ -441,6 +468,22 @@ const char *weft_safetensors_name(const weft_safetensors *f, int i)
     return f && i >= 0 && i < f->n ? f->entries[i].name : "";
 }
 
+const char *weft_safetensors_dtype(const weft_safetensors *f, int i)
+{
+    if (!f || i < 0 || i >= f->n) {
+        return "";
+    }
+    const entry *e = &f->entries[i];
+    return e->dtype == WEFT_DTYPE_DEFAULT ? foreign_types[e->foreign].name
+                                          : wf_st_types[e->dtype].name;
+}
+
+weft_shape weft_safetensors_shape(const weft_safetensors *f, int i)
+{
+    const bool has = f && i >= 0 && i < f->n;
+    return weft_shape_from(has ? f->entries[i].rank : 0, has ? f->entries[i].dims : NULL);
+}
+
 static const entry *find(const weft_safetensors *f, const char *name)
 {
     for (int low = 0, high = f->n; low < high;) {
@@ -469,6 +512,13 @@ static weft_tensor take(const weft_safetensors *f, const entry *e)
 {
     weft_shape shape = weft_shape_from(e->rank, e->dims);
     const unsigned char *p = f->data + e->begin;
+    if (e->dtype == WEFT_DTYPE_DEFAULT) {
+        return wf_api_error(
+            "safetensors", WEFT_EUNSUPPORTED,
+            "'%s' is %s in the file, a type that weft has not; store it as %s there, or "
+            "leave it out: the file's other tensors can be taken",
+            e->name, foreign_types[e->foreign].name, foreign_types[e->foreign].instead);
+    }
     if (e->dtype == WEFT_BOOL && !sound_bools(p, e->end - e->begin)) {
         return wf_api_error("safetensors", WEFT_EIO,
                             "'%s': an element of a bool tensor is neither 0 "
@@ -630,7 +680,7 @@ static weft_status load(const weft_load_args *a, const char *site)
     for (int pass = 0; pass < 2; pass++) { /* take everything once before anything is written */
         for (int i = 0; i < a->n && s == WEFT_OK; i++) {
             const entry *e = find(a->file, a->tensors[i].name);
-            if (!e || (pass == 0 && e->dtype != WEFT_BOOL)) {
+            if (!e || (pass == 0 && e->dtype != WEFT_BOOL && e->dtype != WEFT_DTYPE_DEFAULT)) {
                 continue;
             }
             weft_scope scope = weft_scope_begin();

@@ -5,7 +5,8 @@
  * size, a JSON header, the tensors' row-major bytes without gaps. What is written here is byte for
  * byte what the reference writes for the same tensors. A file is validated in full before memory is
  * taken by any size it states; a malformed one is WEFT_EIO with the reason. Element types: bool u8 i8
- * i16 i32 i64 f16 bf16 f32 f64.
+ * i16 i32 i64 f16 bf16 f32 f64. A file may have tensors of the format's others (U16 U32 U64 C64 F8_E4M3 ...):
+ * they are listed, and only to take or load one is an error, WEFT_EUNSUPPORTED.
  */
 #ifndef WEFT_IO_H
 #define WEFT_IO_H
@@ -58,6 +59,9 @@ WEFT_API void weft_safetensors_close(weft_safetensors *f);
 WEFT_API int weft_safetensors_count(const weft_safetensors *f);
 WEFT_API const char *weft_safetensors_name(const weft_safetensors *f, int i);
 WEFT_API weft_tensor weft_safetensors_at(const weft_safetensors *f, int i);
+/* What the header says of it, weft's type or another: "F32", "F8_E4M3"; "" and no axes outside [0, count). */
+WEFT_API const char *weft_safetensors_dtype(const weft_safetensors *f, int i);
+WEFT_API weft_shape weft_safetensors_shape(const weft_safetensors *f, int i);
 /* The same by name; an empty handle of a WEFT_EINVALID error if the file has none of that name. Names live as long as f. */
 WEFT_API weft_tensor weft_safetensors_get(const weft_safetensors *f, const char *name);
 /* The text of a metadata key, or NULL. Lives as long as f. */

@@ -25,10 +25,14 @@ static void use(weft_safetensors *f)
     for (int i = 0; i < n; i++) {
         weft_tensor x = weft_safetensors_at(f, i);
         const char *name = weft_safetensors_name(f, i);
-        if (!weft_ok(x)) { /* bytes that are no bools */
-            require(weft_error_status(x) == WEFT_EIO);
+        const weft_shape shape = weft_safetensors_shape(f, i);
+        require(weft_safetensors_dtype(f, i)[0] != 0);
+        if (!weft_ok(x)) { /* bytes that are no bools, or a type that weft has not */
+            const weft_status s = weft_error_status(x);
+            require(s == WEFT_EIO || s == WEFT_EUNSUPPORTED);
             continue;
         }
+        require(shape.n == (int)weft_rank(x));
         const unsigned char *p = weft_data(x);
         unsigned sum = 0;
         for (int64_t b = 0; b < weft_nbytes(x); b++) {

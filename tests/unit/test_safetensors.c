@@ -167,7 +167,15 @@ Test(safetensors, refuses_malformed_headers)
         {"{\"__metadata__\":{},\"__metadata__\":{}}", 0, "twice"},
         {"{\"__metadata__\":{\"a\":\"\",\"a\":\"\"}}", 0, "same key"},
         {T("F99", "1", "0,4"), 4, "dtype"},
-        {T("U32", "1", "0,4"), 4, "dtype"},
+        {T("F8", "4", "0,4"), 4, "dtype"},
+        {T("U32", "1", "0,8"), 8, "fit"},
+        {T("F8_E4M3", "5", "0,4"), 4, "fit"},
+        {T("F4", "3", "0,1"), 1, "fit"},
+        {T("F4", "3", "0,2"), 2, "fit"},
+        {T("F6_E2M3", "4", "0,4"), 4, "fit"},
+        {T("C64", "1", "4,12"), 12, "hole"},
+        {T("U64", "2305843009213693952", "0,0"), 0, "overflows"},
+        {T("F4", "4611686018427387904", "0,0"), 0, "overflows"},
         {T("F32", "1", "0,8"), 8, "fit"},
         {T("F32", "1", "4,0"), 0, "fit"},
         {T("F32", "1", "4,8"), 8, "hole"},
@@ -230,6 +238,74 @@ Test(safetensors, accepts_what_the_reference_accepts)
         weft_safetensors_close(f);
         free(data);
     }
+}
+
+/* One tensor of a type that weft has not is no reason to refuse the others. */
+Test(safetensors, lists_types_that_weft_has_not)
+{
+    static const struct {
+        const char *name, *dtype;
+        int64_t n;
+        int bytes;
+    } rows[] = {{"U16", "U16", 3, 6},
+                {"U32", "U32", 1, 4},
+                {"U64", "U64", 1, 8},
+                {"C64", "C64", 2, 16},
+                {"F8_E4M3", "F8_E4M3", 5, 5},
+                {"F8_E5M2", "F8_E5M2", 0, 0},
+                {"F8_E8M0", "F8_E8M0", 1, 1},
+                {"F8_E4M3FNUZ", "F8_E4M3FNUZ", 1, 1},
+                {"F8_E5M2FNUZ", "F8_E5M2FNUZ", 1, 1},
+                {"F6_E2M3", "F6_E2M3", 4, 3},
+                {"F6_E3M2", "F6_E3M2", 8, 6},
+                {"F4", "F4", 2, 1}};
+    enum { ROWS = sizeof rows / sizeof *rows };
+    char header[4096] = "{\"w\":{\"dtype\":\"U8\",\"shape\":[2,1],\"data_offsets\":[0,2]}";
+    int at = 2;
+    for (int i = 0; i < ROWS; i++) {
+        snprintf(header + strlen(header), sizeof header - strlen(header),
+                 ",\"%s\":{\"dtype\":\"%s\",\"shape\":[%d,1],\"data_offsets\":[%d,%d]}",
+                 rows[i].name, rows[i].dtype, (int)rows[i].n, at, at + rows[i].bytes);
+        at += rows[i].bytes;
+    }
+    size_t size;
+    char *data = make_file(strcat(header, "}"), (size_t)at, &size);
+    weft_safetensors *f = weft_safetensors_decode(data, size);
+    cr_assert_not_null(f, "%s", weft_last_error());
+    cr_assert_eq(weft_safetensors_count(f), ROWS + 1);
+    cr_assert_str_eq(weft_safetensors_dtype(f, 0), "U8");
+    cr_assert(weft_ok(weft_safetensors_get(f, "w")));
+    int met = 0;
+    for (int i = 1; i <= ROWS; i++) {
+        const char *name = weft_safetensors_name(f, i);
+        const weft_shape shape = weft_safetensors_shape(f, i);
+        cr_assert_str_eq(weft_safetensors_dtype(f, i), name);
+        for (int k = 0; k < ROWS; k++) {
+            if (strcmp(rows[k].name, name) == 0) {
+                cr_assert(shape.n == 2 && shape.v[0] == rows[k].n && shape.v[1] == 1);
+                met++;
+            }
+        }
+        weft_clear_error();
+        cr_assert_not(weft_ok(weft_safetensors_at(f, i)));
+        cr_assert_eq(weft_last_status(), WEFT_EUNSUPPORTED);
+        cr_assert(strstr(weft_last_error(), name) && strstr(weft_last_error(), "store it as"), "%s",
+                  weft_last_error());
+    }
+    cr_assert_eq(met, ROWS);
+    cr_assert_str_eq(weft_safetensors_dtype(f, ROWS + 1), "");
+    cr_assert_str_eq(weft_safetensors_dtype(NULL, 0), "");
+    cr_assert_eq(weft_safetensors_shape(f, -1).n, 0);
+    /* Nothing is written before the one that cannot be is found; without it the rest is. */
+    const weft_shape two = weft_shape(2, 1), one = weft_shape(1, 1);
+    weft_named_tensor into[] = {{"w", weft_full(two, 7, WEFT_F32)},
+                                {"U32", weft_ones(one, WEFT_F32)}};
+    cr_assert_eq(weft_safetensors_load(f, into, 2, .lax = true), WEFT_EUNSUPPORTED);
+    cr_assert_eq(weft_item_f64(weft_sum(into[0].tensor)), 14);
+    cr_assert_eq(weft_safetensors_load(f, into, 1, .lax = true), WEFT_OK);
+    cr_assert_eq(weft_item_f64(weft_sum(into[0].tensor)), 0);
+    weft_safetensors_close(f);
+    free(data);
 }
 
 Test(safetensors, refuses_bad_sizes_and_damaged_files)
