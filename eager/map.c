@@ -53,6 +53,11 @@ enum {
     SHARED_ROWS = 64,
     SHARED_COLS = 64,
     PANEL_BYTES = 1024, /* of a row, where blocks go through it */
+    /* The same of a source that is cast and that a second cache may not hold, with rows a multiple of so many bytes apart: it is
+     * turned as copies are, by fours or along diagonals, and the result has no room for it. */
+    CROWDED = 512,
+    CROWDED_FROM = 1 << 20, /* bytes, and the most of them; of elements of eight half as many */
+    CROWDED_TO = 1 << 22,
     /* The same where eight rows of a source are read at a time: of such a row, and of the result's. */
     EIGHT_READ = 4096,
     EIGHT_WRITE = 512,
@@ -359,7 +364,7 @@ static void turn(chunk *c, const wf_block *b, int k, band *d)
     c->held[k] = through || !r->band ? NULL : b->ptr[o]; /* without bands results are cast there */
     c->held_rows[k] = b->rows;
     c->held_cols[k] = b->cols;
-    const wf_pack_fn *pack = c->far ? r->k->pack_far : r->k->pack;
+    const wf_pack_fn *pack = c->far && r->stream ? r->k->pack_far : r->k->pack;
     const int64_t most = r->stream && !c->far ? PAST_RUN / size : b->cols;
     for (int64_t j = 0; j < b->cols; j += most)
         pack[wf_width(r->t->src[k].dtype)](tile + j * size, apart, b->ptr[o] + j * b->col[o] * size,
@@ -843,6 +848,16 @@ static void size_block_past(const run *r, const turned *u, bool panel, int64_t *
     *rows = !wf_amd() ? PAST_BAND : u->shared ? SHARED_ROWS : SECOND_ROWS;
 }
 
+/* Is what is turned read as fast as a copy only by blocks as high as wide, and is there no room for them in the result? */
+static bool wants_panel(const run *r, const turned *u)
+{
+    const wf_walk *w = r->w;
+    const int64_t bytes = w->dims[w->row_dim] * w->dims[w->col_dim] * u->each;
+    return r->t->nsrc == 1 && u->size >= 4 && wf_amd_zen5() && bytes >= CROWDED_FROM &&
+           bytes <= CROWDED_TO * 4 / u->size &&
+           w->op[1].strides[w->col_dim] * u->size % CROWDED == 0;
+}
+
 /* Blocks for a transposed source, if there is one and rows of the result are worth a call, or all of them do not fit a tile:
  * few tiles share the scratch, and bands are as high as a line of the source. */
 static void cut_turned(run *r, wf_walk *w)
@@ -858,19 +873,20 @@ static void cut_turned(run *r, wf_walk *w)
         return;
     /* Halves gain by eight rows at a time only where they share sets, bytes are turned another way. */
     const bool eight = r->k->turn_past[2] != NULL;
-    const bool panel = r->stream && t->nsrc <= PANEL_SRC &&
-                       (eight ? u.size > 2 || (u.size == 2 && u.shared) : wf_amd_zen5());
-    r->pad = panel && eight ? EIGHT_PAD : 0;
+    const bool panel = t->nsrc <= PANEL_SRC && (!r->stream ? wants_panel(r, &u)
+                                                : eight    ? u.size > 2 || (u.size == 2 && u.shared)
+                                                           : wf_amd_zen5());
+    r->pad = panel && eight && r->stream ? EIGHT_PAD : 0;
     const int32_t rows_at = 2 * ROW_BYTES;
     int64_t room = SCRATCH - rows_at - t->nsrc * ROW_BYTES;
-    if (r->stream) {
+    if (r->stream || panel) {
         size_block_past(r, &u, panel, &rows, &cols);
     } else {
         size_block(r, &u, &rows, &cols);
         room = room < NEAR_BYTES ? room : NEAR_BYTES;
     }
     const int64_t line = 64 / u.least, pads = r->pad * t->nsrc;
-    int64_t most = r->stream ? rows : line;
+    int64_t most = r->stream || panel ? rows : line;
     const int64_t row = w->op[0].strides[w->row_dim] * u.size;
     if (!r->stream && u.each == 0 && u.size < 8 && wf_amd_zen5() && wf_lines_stay(row, 2 * line)) {
         /* what goes through the result is turned by fours, see copy.inc.c */

@@ -229,6 +229,37 @@ Test(copy, transposed_casts)
     }
 }
 
+/* Of more than a second cache may hold, whose rows share its sets, blocks as high as wide (on a Zen 5): whole ones and what is left
+ * on either side, by one thread and several, and a few rows at a time where there is no memory for a block. */
+Test(copy, transposed_casts_by_blocks)
+{
+    static const int64_t shapes[][2] = {{640, 417}, {512, 275}, {1152, 230}};
+    static const int types[][2] = {
+        {WEFT_F32, WEFT_BF16}, {WEFT_F64, WEFT_F32}, {WEFT_I32, WEFT_I64}};
+    enum { CASES = 7, WITHOUT_MEMORY = CASES - 1 };
+    const int most = isa_most();
+    for (int i = 0; i < CASES; i++) {
+        const int *t = types[i % 3];
+        if (i % THIN != 0 && i != WITHOUT_MEMORY)
+            continue;
+        operand s = make(t[0], 2, shapes[i % 3], TRANSPOSED);
+        operand d = make(t[1], 2, shapes[i % 3], CONTIGUOUS);
+        fill_random(&s);
+        wf_set_isa(i == 4 && most > 0 ? most - 1 : most);
+        wf_set_amd(2);
+        wf_set_num_threads(i < 3 ? 1 : 3);
+        wf_alloc_fail_after(i == WITHOUT_MEMORY, 1);
+        wf_copy(&d.v, &s.v);
+        wf_alloc_fail_after(0, 0);
+        for (int64_t k = 0; k < wf_view_numel(&d.v); k++)
+            if (!right_cast(element(&d.v, k), t[1], element(&s.v, k), t[0]))
+                cr_assert_fail("%s to %s, element %lld", wf_dtype_name(t[0]), wf_dtype_name(t[1]),
+                               (long long)k);
+        free(s.base);
+        free(d.base);
+    }
+}
+
 /* Whole and in several chunks against the same copy taken row by row, which is too small for either and
  * whose values the other tests prove. */
 Test(copy, large_and_streaming)
