@@ -186,6 +186,20 @@ typedef union buffer {
     uint64_t line[SCAN_TILE], row[WF_SCAN_ROWS][COLS];
 } buffer;
 
+/* m elements from `at` on, `step` apart: every other one, or those in reverse, come together before they are widened. */
+static void load_line(const scan_job *j, uint64_t *line, int64_t at, int64_t step, int64_t m)
+{
+    enum { FEW = 32 };
+    uint64_t near[SCAN_TILE];
+    const int dtype = j->x->dtype;
+    if (step == 1 || step == 0 || m < FEW) {
+        j->k->load(line, from(j, at), dtype, step, m);
+        return;
+    }
+    wf_kernels_now()->pack[wf_width(dtype)](near, m, from(j, at), 0, step, 1, (size_t)m);
+    j->k->load(line, near, dtype, 1, m);
+}
+
 /* The state of a line has COLS for its columns in memory, as that of a tile, and 1 for the kernel. */
 static void line_block(const scan_job *j, int64_t line, int64_t b, buffer *v, uint64_t *state)
 {
@@ -204,7 +218,7 @@ static void line_block(const scan_job *j, int64_t line, int64_t b, buffer *v, ui
     }
     for (; r < end; r += SCAN_TILE) {
         const int64_t m = end - r < SCAN_TILE ? end - r : SCAN_TILE;
-        j->k->load(v->line, from(j, at + r * step), j->x->dtype, step, m);
+        load_line(j, v->line, at + r * step, step, m);
         j->run.span(v->line, m, s, add | (r % BLOCK ? 8 : 0));
         if (j->totals) {
             continue;
