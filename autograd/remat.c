@@ -96,6 +96,22 @@ static bool is_older(wf_ctx *c, weft_tensor t, uint32_t depth)
     return yes;
 }
 
+/* Did fn write to t, which it made, with recording on? What was recorded would be held by the memory, so that a copy goes out. Memory of
+ * an input may have been written so before. */
+static bool holds_record(wf_ctx *c, weft_tensor t, const weft_tensor *tensors, int n)
+{
+    bool pinned;
+    wf_slot *s = wf_pin(c, t, &pinned, NULL);
+    bool yes = s && s->st->root;
+    if (s && pinned) {
+        wf_unpin(c, s);
+    }
+    for (int i = 0; i < n; i++) {
+        yes = yes && !weft_shares_memory(t, tensors[i]);
+    }
+    return yes;
+}
+
 /* Results that fn did not make are handed out as what they are: a node of their own would gather what they are used for, and
  * gradients would be summed in another order than without. */
 static void note_same(wf_ctx *c, const call *k, const weft_tensor *in, const weft_tensor *out)
@@ -148,7 +164,8 @@ static weft_status forward(weft_function_ctx *ctx, void *user, const weft_tensor
         if (weft_requires_grad(out[i])) {
             wf_function_tracks(ctx);
         }
-        out[i] = wf_op1(WF_OP_DETACH, NULL, out[i]);
+        const bool copied = k->same->at[i] < 0 && holds_record(c, out[i], tensors, n);
+        out[i] = wf_op1(copied ? WF_OP_COPY : WF_OP_DETACH, NULL, out[i]);
         s = weft_error_status(out[i]);
     }
     return s == WEFT_OK && n ? weft_function_save(ctx, tensors, n) : s;

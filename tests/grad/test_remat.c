@@ -360,6 +360,53 @@ Test(remat, memory_grows_with_the_square_root_of_the_layers)
 /* -- derivatives of every kind ------------------------------------------------------------------------------------------ */
 
 /* Two results of an input and a parameter that is not one; x * 3 is made again for both. */
+/* Ten sines, of which the last is written to where it lies: the memory of the result knows how it was made. */
+static weft_status written(void *user, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)n_in, (void)n_out;
+    weft_tensor h = in[0];
+    for (int i = 0; i < 10; i++) {
+        h = weft_sin(h);
+    }
+    if (*(bool *)user) {
+        OK(weft_mul_(weft_slice(h, 0, 0, 2, 1), weft_f(2)));
+        OK(weft_relu_(h));
+    }
+    out[0] = h;
+    return weft_error_status(h);
+}
+
+Test(remat, a_result_that_was_written_in_place_keeps_nothing_of_its_making)
+{
+    int64_t nodes[2], bytes[2];
+    weft_tensor start = weft_keep(weft_rand(weft_shape(1000), .dtype = WEFT_F64)), g[2];
+    for (int writes = 0; writes < 2; writes++) {
+        for (int plain = 0; plain < 2; plain++) {
+            bool user = writes;
+            weft_scope scope = weft_scope_begin();
+            weft_tensor x = weft_clone(start), h;
+            OK(weft_requires_grad_(x, true));
+            OK(plain ? written(&user, &x, 1, &h, 1) : weft_remat(written, &user, &x, 1, &h, 1));
+            weft_memory_stats now;
+            weft_memory_get_stats(&now);
+            if (!plain) {
+                nodes[writes] = weft_tape_nodes();
+                bytes[writes] = now.live_bytes;
+            }
+            OK(weft_add_(h, weft_f(1)));
+            OK(weft_backward(weft_sum(weft_square(h))));
+            g[plain] = weft_keep(weft_clone(weft_grad(x)));
+            weft_scope_end(scope);
+        }
+        cr_assert(same_bits(g[0], g[1]), "%d", writes);
+        OK(weft_free(g[0]));
+        OK(weft_free(g[1]));
+    }
+    cr_assert_eq(nodes[0], nodes[1]);
+    cr_assert_eq(bytes[0], bytes[1]);
+    OK(weft_free(start));
+}
+
 static weft_status two(void *user, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
 {
     const weft_tensor *w = user;
