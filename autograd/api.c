@@ -320,6 +320,10 @@ weft_status(weft_retain_grad)(weft_tensor t)
                       "weft_requires_grad_ it, or an operand it is computed from");
     } else if ((m = wf_meta_attach(c, s, &value, &why)) != NULL) {
         atomic_store_explicit(&m->retain, value, memory_order_relaxed);
+        s->st->grad_kept = 1;
+        if (s->st->root) {
+            wf_tape_keep_gradients(c, s->st);
+        }
     } else {
         rc = wf_raise_status(c, "retain_grad", 1, &t, &why);
     }

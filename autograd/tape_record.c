@@ -656,6 +656,93 @@ static wf_ref root_before(wf_ctx *c, wf_tape *t, wf_slot *s, bool *plain, wf_why
     return r;
 }
 
+/* update(old, map of s, v), where nothing is known before it if old is 0. Nothing refers to the new node yet; 0: no memory. */
+static wf_ref append_update(wf_ctx *c, wf_slot *s, wf_ref old, wf_ref v)
+{
+    wf_tape *t = c->tape;
+    int64_t dyn[2 * WF_MAX_RANK + 1], rank = s->rank;
+    wf_attr a = {.n_ints = 1, .ints = &rank, .dyn = dyn};
+    a.n_dyn = (uint8_t)storage_map(s, dyn);
+    const int64_t total = (int64_t)(s->st->nbytes / wf_dtype_size(s->dtype));
+    const wf_ref from =
+        old ? old : wf_tape_node_new(t, WF_TN_INPUT, WF_OP_INPUT, s->dtype, 1, &total);
+    const wf_ref r = from ? wf_tape_node_new(t, WF_TN_OP, WF_OP_UPDATE, s->dtype, 1, &total) : 0;
+    wf_taux *x = r ? aux_new(&a, 2, false) : NULL;
+    if (!x) {
+        wf_tape_discard(c, r);
+        wf_tape_discard(c, old ? 0 : from);
+        return 0;
+    }
+    wf_tnode *n = wf_tnode_at(t, r);
+    n->aux = x;
+    n->device = (uint8_t)wf_slot_device(s);
+    n->nsrc = 2;
+    n->src_[0] = from;
+    n->src_[1] = v;
+    n->flags |= WF_TN_WHOLE;
+    wf_tnode_at(t, from)->refs++;
+    wf_tnode_at(t, v)->refs++;
+    return r;
+}
+
+static void set_root(wf_ctx *c, wf_storage *st, wf_ref root)
+{
+    const wf_ref was = st->root;
+    wf_tnode_at(c->tape, root)->refs++;
+    st->root = root;
+    st->root_ctx = c->id;
+    st->root_gen++;
+    if (was) {
+        wf_tape_release_now(c->tape, was);
+    }
+}
+
+/* Is a gradient kept of s, which shows the recorded value of st? */
+static bool is_kept_of(const wf_ctx *c, const wf_slot *s, const wf_storage *st)
+{
+    const wf_meta *m = s->meta;
+    return s->st == st && s->context == c->id && m && !(s->flags & WF_SLOT_REQUIRES_GRAD) &&
+           atomic_load_explicit(&m->retain, memory_order_relaxed) && !wf_slot_apart(s) &&
+           st->root && st->root_ctx == c->id;
+}
+
+/* The value of st becomes one that what s shows is written into, so that the gradient of s is that of all who read st from now
+ * on, whichever view they take. Without memory, or where s shows elements twice, it is that of those who read s. */
+static void pass_through(wf_ctx *c, wf_slot *s)
+{
+    if (s->st->root == s->node || !wf_map_is_injective(s->rank, wf_dims(s), wf_strides(s))) {
+        return;
+    }
+    const wf_ref r = append_update(c, s, s->st->root, s->node);
+    if (r) {
+        set_root(c, s->st, r);
+    }
+}
+
+void wf_tape_keep_gradients(wf_ctx *c, wf_storage *st)
+{
+    uint32_t k = 0;
+    bool pinned;
+    wf_slot *s;
+    while ((s = wf_next_live(c, c, &k, &pinned, NULL))) {
+        if (is_kept_of(c, s, st) && (known_node(c, s) || alias_node(c, c->tape, s, NULL))) {
+            pass_through(c, s);
+        }
+        if (pinned) {
+            wf_unpin(c, s);
+        }
+    }
+    k = 0; /* their nodes are the latest */
+    while ((s = wf_next_live(c, c, &k, &pinned, NULL))) {
+        if (is_kept_of(c, s, st)) {
+            s->node_gen = st->root_gen;
+        }
+        if (pinned) {
+            wf_unpin(c, s);
+        }
+    }
+}
+
 /* root' := update(root, map of dst, value); dst and every alias now read from root'. */
 static int hook_store(wf_ctx *c, wf_slot *dst, wf_slot *value, wf_why *why)
 {
@@ -693,43 +780,16 @@ static int hook_store(wf_ctx *c, wf_slot *dst, wf_slot *value, wf_why *why)
         wf_tape_discard(c, old);
         return wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
     }
-    if (!all && !last) {
-        int64_t dyn[2 * WF_MAX_RANK + 1], rank = dst->rank;
-        wf_attr a = {.n_ints = 1, .ints = &rank, .dyn = dyn};
-        a.n_dyn = (uint8_t)storage_map(dst, dyn);
-        int64_t total = (int64_t)(dst->st->nbytes / wf_dtype_size(dst->dtype));
-        if (!old) {
-            old = wf_tape_node_new(t, WF_TN_INPUT, WF_OP_INPUT, dst->dtype, 1, &total);
-        }
-        root = old ? wf_tape_node_new(t, WF_TN_OP, WF_OP_UPDATE, dst->dtype, 1, &total) : 0;
-        wf_taux *x = root ? aux_new(&a, 2, false) : NULL;
-        if (!x) {
-            wf_tape_release_now(t, v);
-            wf_tape_discard(c, root);
-            wf_tape_discard(c, old);
-            return wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
-        }
-        wf_tnode *n = wf_tnode_at(t, root);
-        n->aux = x;
-        n->device = (uint8_t)wf_slot_device(dst);
-        n->nsrc = 2;
-        n->src_[0] = old;
-        n->src_[1] = v;
-        n->flags |= WF_TN_WHOLE;
-        wf_tnode_at(t, old)->refs++;
-        wf_tnode_at(t, v)->refs++;
+    if (!all && !last && !(root = append_update(c, dst, old, v))) {
+        wf_tape_release_now(t, v);
+        wf_tape_discard(c, old);
+        return wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
     }
     wf_storage *st = dst->st;
-    wf_ref was = st->root;
-    const bool apart = wf_slot_apart(dst);
-    wf_tnode_at(t, root)->refs++;
-    st->root = root;
-    st->root_ctx = c->id;
-    st->root_gen++;
+    const bool apart = wf_slot_apart(dst), first = !st->root;
+    set_root(c, st, root);
     st->root_apart = apart ? st->root_gen : st->root_apart;
-    if (was) {
-        wf_tape_release_now(t, was);
-    } else if (all || last) {
+    if (first && (all || last)) {
         wf_tape_discard(c, old); /* made to be updated */
     }
     if ((root == v || last) && dst->context == c->id) {
@@ -738,6 +798,9 @@ static int hook_store(wf_ctx *c, wf_slot *dst, wf_slot *value, wf_why *why)
         alias_node(c, t, dst, NULL); /* without memory for it: at its next use */
     }
     wf_tape_release_now(t, v);
+    if (st->grad_kept) {
+        wf_tape_keep_gradients(c, st);
+    }
     return 0;
 }
 

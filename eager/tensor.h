@@ -45,6 +45,7 @@ typedef struct wf_storage {
      * storage has, so that index maps and overlap tests need no special case. Never dereferenced. */
     _Atomic uint8_t is_virtual;
     uint8_t shared; /* other threads may hold references: they are counted by locked instructions */
+    uint8_t grad_kept;    /* weft_retain_grad of a tensor on it */
     _Atomic int32_t held; /* references among refs that traces hold: sources, and virtual results */
     uint32_t
         root_apart; /* root_gen of the last recorded write through a view apart (wf_slot_apart) */
@@ -634,6 +635,7 @@ static inline void wf_storage_begin_virtual(wf_storage *st, size_t nbytes, int d
     st->root_gen = 0;
     st->root_apart = 0;
     st->root = 0;
+    st->grad_kept = 0;
     st->write_op = 0;
     st->write_site = NULL;
     st->value = 0;

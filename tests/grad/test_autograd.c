@@ -369,6 +369,41 @@ Test(autograd, hooks_belong_to_values_and_kept_gradients_to_tensors)
     }
 }
 
+/* Written through a view, and read through others: the gradient is that of the memory's last value all the same. */
+Test(autograd, kept_gradients_are_of_all_that_reads_the_last_value)
+{
+    for (int part = 0; part < 4; part++) {
+        weft_scope sc = weft_scope_begin();
+        weft_tensor x = leaf(1), y = weft_mul(x, weft_f(3)), head = weft_narrow(y, 0, 0, 1);
+        weft_tensor turned = weft_flip(y, weft_axes());
+        if (part < 2) {
+            cr_assert_eq(weft_retain_grad(y), WEFT_OK);
+        }
+        cr_assert_eq(weft_mul_(head, weft_f(5)), WEFT_OK);
+        if (part > 1) {
+            cr_assert_eq(weft_retain_grad(y), WEFT_OK);
+        }
+        if (part == 3) { /* written once more after it */
+            cr_assert_eq(weft_mul_(weft_reshape(y, weft_shape(2, 1)), weft_f(2)), WEFT_OK);
+        }
+        weft_tensor loss = part == 0 ? weft_sum(head) : weft_sum(turned);
+        if (part == 1) {
+            loss = weft_add(loss, weft_sum(weft_mul(y, weft_f(10))));
+        }
+        cr_assert_eq(weft_backward(loss), WEFT_OK, "%s", weft_last_error());
+        float g[2], d[2];
+        cr_assert_eq(weft_to_array(weft_grad(y), g, 2, WEFT_F32), WEFT_OK, "%d", part);
+        cr_assert_eq(weft_to_array(weft_grad(x), d, 2, WEFT_F32), WEFT_OK);
+        static const float want[4][4] = {
+            {1, 0, 15, 0}, {11, 11, 165, 33}, {1, 1, 15, 3}, {1, 1, 30, 6}};
+        cr_assert(g[0] == want[part][0] && g[1] == want[part][1], "%d: %g %g", part, (double)g[0],
+                  (double)g[1]);
+        cr_assert(d[0] == want[part][2] && d[1] == want[part][3], "%d: %g %g", part, (double)d[0],
+                  (double)d[1]);
+        weft_scope_end(sc);
+    }
+}
+
 /* A constant over all of a result cuts its history off, but not its gradient: it is a value like any other. */
 Test(autograd, what_a_constant_was_written_over_keeps_its_gradient)
 {
