@@ -706,17 +706,21 @@ static bool is_kept_of(const wf_ctx *c, const wf_slot *s, const wf_storage *st)
            st->root && st->root_ctx == c->id;
 }
 
-/* The value of st becomes one that what s shows is written into, so that the gradient of s is that of all who read st from now
- * on, whichever view they take. Without memory, or where s shows elements twice, it is that of those who read s. */
-static void pass_through(wf_ctx *c, wf_slot *s)
+/* The value of its memory becomes one that what s shows is written into, so that the gradient of s is that of all who read the memory
+ * from now on, whichever view they take; where s shows elements twice, of those who read s. False: no memory. */
+static bool pass_through(wf_ctx *c, wf_slot *s)
 {
+    if (!known_node(c, s) && !alias_node(c, c->tape, s, NULL)) {
+        return false;
+    }
     if (s->st->root == s->node || !wf_map_is_injective(s->rank, wf_dims(s), wf_strides(s))) {
-        return;
+        return true;
     }
     const wf_ref r = append_update(c, s, s->st->root, s->node);
     if (r) {
         set_root(c, s->st, r);
     }
+    return r != 0;
 }
 
 void wf_tape_keep_gradients(wf_ctx *c, wf_storage *st)
@@ -725,8 +729,9 @@ void wf_tape_keep_gradients(wf_ctx *c, wf_storage *st)
     bool pinned;
     wf_slot *s;
     while ((s = wf_next_live(c, c, &k, &pinned, NULL))) {
-        if (is_kept_of(c, s, st) && (known_node(c, s) || alias_node(c, c->tape, s, NULL))) {
-            pass_through(c, s);
+        if (is_kept_of(c, s, st) && !pass_through(c, s)) {
+            wf_meta *m = s->meta; /* none rather than that of another value */
+            atomic_store_explicit(&m->retain, 0, memory_order_relaxed);
         }
         if (pinned) {
             wf_unpin(c, s);
