@@ -72,6 +72,8 @@ static wf_slot *open_tensor(wf_ctx *c, weft_tensor t, const char *op, bool *pinn
     wf_slot *s = wf_pin(c, t, pinned, &why);
     if (!s) {
         *status = wf_raise_status(c, op, 1, &t, &why);
+    } else {
+        wf_note_asked(c, s);
     }
     return s;
 }
@@ -133,6 +135,7 @@ bool weft_requires_grad(weft_tensor t)
     wf_slot *s = c && t.slot < WF_ABSENT_SLOT ? wf_pin(c, t, &pinned, NULL) : NULL;
     bool yes = s && wf_dtype_kind(s->dtype) == 2 && wf_slot_tracked(s);
     if (s) {
+        wf_note_asked(c, s);
         closed(c, s, pinned, 0);
     }
     return yes;
@@ -145,6 +148,7 @@ bool weft_is_leaf(weft_tensor t)
     wf_slot *s = c && t.slot < WF_ABSENT_SLOT ? wf_pin(c, t, &pinned, NULL) : NULL;
     bool yes = s && ((s->flags & WF_SLOT_REQUIRES_GRAD) || !wf_slot_tracked(s));
     if (s) {
+        wf_note_asked(c, s);
         closed(c, s, pinned, 0);
     }
     return yes;
@@ -237,7 +241,7 @@ weft_tensor wf_keep_gradient(wf_ctx *c, weft_tensor own)
     if (own.slot) {
         wf_slot_at(c, own.slot)->flags |= WF_SLOT_GRADIENT;
     }
-    return weft_keep(own);
+    return wf_keep(own);
 }
 
 /* A kept handle on g, or on a copy of it on the device. */
@@ -292,7 +296,7 @@ weft_status(weft_set_grad)(weft_tensor t, weft_tensor g)
             m->grad = own;
             wf_meta_unlock(m);
             note_gradient(c, m, old, false);
-            weft_free(wf_gradient_replaced(m, old));
+            wf_free_handle(wf_gradient_replaced(m, old));
         }
     }
     closed(c, gs, gp, 0);

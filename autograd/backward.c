@@ -319,7 +319,7 @@ static int leaf_accumulate(engine *e, wf_meta *m, bool last, weft_tensor g)
             m->grad = sum;
         }
         wf_meta_unlock(m);
-        weft_free(same ? wf_gradient_replaced(m, old) : sum);
+        wf_free_handle(same ? wf_gradient_replaced(m, old) : sum);
         if (same) {
             return 0;
         }

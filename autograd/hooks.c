@@ -249,6 +249,9 @@ static uint64_t add_hook(weft_tensor t, weft_hook_fn fn, void *user, void (*rele
     if (why.code) {
         wf_raise(c, op, 1, &t, &why);
     }
+    if (s) {
+        wf_note_asked(c, s);
+    }
     if (s && pinned) {
         wf_unpin(c, s);
     }

@@ -68,6 +68,7 @@ bool wf_arg_open(wf_arg *a, const char *op, weft_tensor x)
     if (!s) {
         return refuse_handle(a);
     }
+    wf_note_asked(a->c, s);
     a->type.dtype = s->dtype;
     a->type.rank = s->rank;
     a->device = wf_slot_device(s);

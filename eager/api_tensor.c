@@ -55,6 +55,8 @@ static bool open_at(look *l, const char *op, weft_tensor t, bool reads)
     if (!l->s) {
         l->c->here = NULL;
         raise_at(l, op, t, &why);
+    } else {
+        wf_note_asked(l->c, l->s);
     }
     return l->s != NULL;
 }

@@ -624,7 +624,7 @@ static void count_kept(wf_ctx *c, int64_t n)
                           memory_order_relaxed);
 }
 
-weft_tensor weft_keep(weft_tensor t)
+weft_tensor wf_keep(weft_tensor t)
 {
     wf_ctx *c = wf_ctx_get();
     if (!c || t.slot == 0 || wf_is_scalar(t)) {
@@ -649,6 +649,29 @@ weft_tensor weft_keep(weft_tensor t)
     const uint64_t st = atomic_load_explicit(&s->state, memory_order_relaxed);
     atomic_store_explicit(&s->state, st | WF_STATE_KEPT, memory_order_release);
     return t;
+}
+
+/* A traced function keeps or frees t, a handle of its caller's or one on memory that it has not made: a replay would not. What it
+ * makes is counted when it returns. */
+WF_COLD static void note_outside(wf_ctx *c, weft_tensor t, const char *does)
+{
+    bool pinned;
+    wf_slot *s = wf_pin(c, t, &pinned, NULL);
+    if (s && !atomic_load_explicit(&s->st->is_virtual, memory_order_relaxed)) {
+        c->recorder->never(c->recorder, does);
+    }
+    if (s && pinned) {
+        wf_unpin(c, s);
+    }
+}
+
+weft_tensor weft_keep(weft_tensor t)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (wf_is_followed(c) && t.slot && t.slot < WF_ABSENT_SLOT && wf_slot_of(c, t)) {
+        note_outside(c, t, "it keeps a tensor from outside, or a view of one");
+    }
+    return wf_keep(t);
 }
 
 /* A kept tensor of this context that nobody uses: marked DEAD and taken to be recycled in one step. */
@@ -698,6 +721,18 @@ __attribute__((noinline)) static weft_status free_kept(wf_ctx *c, weft_tensor t)
 }
 
 weft_status weft_free(weft_tensor t)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (wf_is_followed(c) && t.slot && t.slot < WF_ABSENT_SLOT) {
+        const wf_slot *s = wf_slot_of(c, t);
+        if (!s || s->scope <= c->recorder->outside) {
+            note_outside(c, t, "it frees a tensor from outside");
+        }
+    }
+    return wf_free_handle(t);
+}
+
+weft_status wf_free_handle(weft_tensor t)
 {
     wf_ctx *c = wf_ctx_get();
     if (!c) {

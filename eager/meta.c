@@ -51,7 +51,7 @@ void wf_slot_drop_meta(wf_slot *s)
         weft_tensor grad = m->grad;
         m->grad = WEFT_NONE;
         wf_meta_unlock(m);
-        weft_free(grad);
+        wf_free_handle(grad);
     }
     wf_meta_release(m);
 }
@@ -172,7 +172,7 @@ void wf_gradients_restore(wf_gradients *g)
         weft_tensor other = wanted ? m->grad : g->v[i].was;
         m->grad = wanted ? g->v[i].was : m->grad;
         wf_meta_unlock(m);
-        weft_free(other);
+        wf_free_handle(other);
         wf_meta_release(m);
     }
     wf_mfree(g->v);

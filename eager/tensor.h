@@ -274,6 +274,10 @@ typedef struct wf_live {
 /* The last reference frees it; NULL is ignored. */
 void wf_live_release(wf_live *l);
 
+/* weft_keep and weft_free for handles of the library's own, as gradients are: of these, frozen calls know by themselves. */
+weft_tensor wf_keep(weft_tensor t);
+weft_status wf_free_handle(weft_tensor t);
+
 /* Stands for the modules that are in evaluation mode: the same set, the same number. What a frozen call was recorded under. */
 extern _Atomic uint64_t wf_modes;
 
@@ -333,9 +337,13 @@ typedef struct wf_recorder {
     void (*gradient)(struct wf_recorder *r, wf_meta *m, weft_tensor had, bool looked);
     /* The function does something that a replay could not do. why: a static string. */
     void (*never)(struct wf_recorder *r, const char *why);
+    /* The function asks or changes what s is: its type, its name, its hooks. */
+    void (*asked)(struct wf_recorder *r, wf_slot *s);
     /* A random row has been recorded that takes so many blocks of g, which is still as it was. named: the caller gave its
      * address. */
     void (*drew)(struct wf_recorder *r, weft_generator *g, bool named, uint64_t blocks);
+    uint32_t
+        outside; /* scopes up to this depth are the caller's of a function that may be replayed; 0: nobody asks */
     uint8_t device; /* of what is being recorded */
 } wf_recorder;
 
@@ -794,6 +802,20 @@ int wf_dispatch_inplace(wf_op op, const wf_attr *attr, int nsrc, const weft_tens
                         weft_tensor dst);
 /* The last write to dst was made by `write`, at `site` (NULL: unknown, or stamped by who called). */
 void wf_wrote_as(wf_ctx *c, weft_tensor dst, wf_write write, const char *site);
+
+/* Is a call being recorded that may be replayed? */
+static inline bool wf_is_followed(const wf_ctx *c)
+{
+    return __builtin_expect(c && c->recorder && c->recorder->outside, 0);
+}
+
+/* Such a recording hears of questions, and of what is changed about s but its elements: it holds for this tensor only. */
+static inline void wf_note_asked(const wf_ctx *c, wf_slot *s)
+{
+    if (wf_is_followed(c)) {
+        c->recorder->asked(c->recorder, s);
+    }
+}
 
 /* The memory of a result: virtual while a trace runs. NULL: no memory; why is filled if it is a device's. */
 static inline wf_storage *wf_result_storage(wf_ctx *c, size_t nbytes, int device, wf_why *why)

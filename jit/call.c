@@ -312,6 +312,7 @@ __attribute__((noinline)) weft_status wf_call_watched(weft_jit *j, const weft_te
     clear(r, r ? n_out : 0); /* in and out may be one array */
     if (t) {
         t->frame = __builtin_frame_address(0);
+        t->base.outside = freezes ? sc.depth - 1 : 0;
         t->note = &z;
     } else {
         wf_call_count_inlined(j);

@@ -1,6 +1,7 @@
 /*
  * jit/frozen.c -- describing frozen calls, and their lives; see frozen.h.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "eager/alloc.h"
@@ -118,6 +119,52 @@ static bool describe_captured(wf_frozen_source *s, wf_trace *t, const wf_frozen_
            wf_frozen_refuse(reason, "gradients flow into the history of a captured tensor");
 }
 
+static int by_handle(const void *a, const void *b)
+{
+    return memcmp(a, b, sizeof(weft_tensor));
+}
+
+static bool is_argument(const wf_frozen_args *a, weft_tensor t)
+{
+    int i = 0;
+    while (i < a->n && !wf_same_handle(a->in[i], t)) {
+        i++;
+    }
+    return i < a->n;
+}
+
+/* Other kept tensors on captured memory, and those that the function asked about: whoever frees one, or asks for its gradient,
+ * means another call. What it asked of its arguments is guarded already. */
+static bool describe_also(wf_frozen *z, wf_trace *t, const wf_frozen_args *a, char *reason)
+{
+    wf_follow *w = &t->follow;
+    if (w->nalso) {
+        qsort(w->also, w->nalso, sizeof *w->also, by_handle);
+    }
+    for (uint32_t i = 0; i < w->nalso; i++) {
+        if ((i && wf_same_handle(w->also[i], w->also[i - 1])) || is_argument(a, w->also[i])) {
+            continue;
+        }
+        bool pinned;
+        wf_slot *s = wf_pin(t->c, w->also[i], &pinned, NULL);
+        if (!s || !pinned) {
+            return refuse_captured(t->c, w->also[i], reason);
+        }
+        const wf_outer *o = wf_trace_outer(t, s->st);
+        const bool own = o && wf_same_handle(o->first, w->also[i]); /* guarded as a source */
+        const bool history = !own && has_history(t, s);
+        if (!own) {
+            z->also[z->n_also++] =
+                (wf_frozen_also){w->also[i], wf_slot_tracked(s), wf_frozen_hooks(s)};
+        }
+        wf_unpin(t->c, s);
+        if (history) {
+            return wf_frozen_refuse(reason, "gradients flow into the history of a captured tensor");
+        }
+    }
+    return true;
+}
+
 static bool describe_sources(wf_frozen *z, wf_trace *t, const wf_frozen_args *a, char *reason)
 {
     for (int i = 0; i < a->n; i++) {
@@ -157,7 +204,7 @@ static bool describe_sources(wf_frozen *z, wf_trace *t, const wf_frozen_args *a,
         atomic_fetch_add_explicit(&s->st->held, 1, memory_order_relaxed);
         wf_storage_retain(s->st);
     }
-    return true;
+    return describe_also(z, t, a, reason);
 }
 
 int wf_frozen_made(const wf_trace *t, const wf_storage *st)
@@ -178,6 +225,7 @@ void wf_frozen_map(wf_frozen_out *o, wf_slot *s, int index)
     o->dtype = s->dtype;
     o->rank = s->rank;
     o->offset = s->offset;
+    o->site = s->site;
     memcpy(o->dims, wf_dims(s), (size_t)s->rank * sizeof o->dims[0]);
     memcpy(o->strides, wf_strides(s), (size_t)s->rank * sizeof o->strides[0]);
 }
@@ -211,13 +259,19 @@ static bool describe_output(wf_frozen *z, wf_trace *t, const weft_tensor *in, we
     } else if (wf_slot_tracked(s)) {
         ok = wf_frozen_refuse(reason, "output %d has a gradient history (weft_detach it)", i);
     } else if (o->index >= 0) {
-        o->kind = WF_OUT_MADE;
-        wf_frozen_map(o, s, o->index);
-        *handles += 1;
-        for (int k = 0; k < i; k++) {
-            *handles -= z->out[k].kind == WF_OUT_MADE && wf_same_handle(z->out[k].value, h);
+        int k = 0;
+        while (k < i && !(z->out[k].kind == WF_OUT_MADE && wf_same_handle(z->out[k].value, h))) {
+            k++;
+        }
+        o->kind = k < i ? WF_OUT_AGAIN : WF_OUT_MADE;
+        if (k < i) {
+            o->index = k;
+        } else {
+            wf_frozen_map(o, s, o->index);
+            *handles += 1;
         }
     }
+    z->gives |= pinned && o->kind == WF_OUT_VALUE;
     if (pinned) {
         wf_unpin(t->c, s);
     }
@@ -242,6 +296,10 @@ static bool describe_doings(const wf_frozen *z, const wf_trace *t, const wf_froz
     }
     if (atomic_load_explicit(&wf_modes, memory_order_relaxed) != z->modes) {
         return wf_frozen_refuse(reason, "it switches a module between training and evaluation");
+    }
+    if (t->c->error_seen !=
+        start->errors) { /* of tensors, perhaps, that are not among its inputs */
+        return wf_frozen_refuse(reason, "a call in it fails: %.100s", weft_last_error());
     }
     return !t->follow.never || wf_frozen_refuse(reason, "%s", t->follow.never);
 }
@@ -293,6 +351,7 @@ static size_t lay_arrays(wf_frozen *z, char *base, size_t n_in, size_t n_out, si
     size_t at = sizeof *z;
     z->in = array(base, &at, n_in, sizeof *z->in);
     z->src = array(base, &at, t->nouter, sizeof *z->src);
+    z->also = array(base, &at, w->nalso, sizeof *z->also);
     z->out = array(base, &at, n_out, sizeof *z->out);
     z->made_bytes = array(base, &at, n_made, sizeof *z->made_bytes);
     z->writes = array(base, &at, n_made + t->nouter, sizeof *z->writes);

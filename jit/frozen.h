@@ -25,6 +25,7 @@ typedef struct wf_frozen_start {
     uint32_t grad_off; /* weft_no_grad_begin without their ends */
     int home;          /* the default device */
     uint64_t modes;    /* wf_modes */
+    uint64_t errors;   /* wf_ctx.error_seen */
     weft_generator own;
     uint32_t n;
     const weft_generator *of[WF_MOST_GENERATORS];

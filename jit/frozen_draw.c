@@ -18,6 +18,7 @@ void wf_frozen_start_now(wf_frozen_start *s, const wf_ctx *c)
     s->grad_off = c->grad_off;
     s->home = c->device;
     s->modes = atomic_load_explicit(&wf_modes, memory_order_relaxed);
+    s->errors = c->error_seen;
     s->own = c->rng;
     s->n = 0;
 }

@@ -229,6 +229,15 @@ static bool agree(const wf_frozen *a, const wf_frozen *b, char *reason)
             return wf_frozen_refuse(reason, "input %d is another captured tensor than before", i);
         }
     }
+    bool same = a->n_also == b->n_also;
+    for (uint32_t i = 0; i < a->n_also && same; i++) {
+        const wf_frozen_also *x = &a->also[i], *y = &b->also[i];
+        same = wf_same_handle(x->handle, y->handle) && x->tracked == y->tracked &&
+               x->hooks == y->hooks;
+    }
+    if (!same) {
+        return wf_frozen_refuse(reason, "it uses or asks about other captured tensors than before");
+    }
     for (int i = 0; i < a->n_out; i++) {
         const wf_frozen_out *x = &a->out[i], *y = &b->out[i];
         if (x->kind != y->kind || x->index != y->index ||
@@ -396,9 +405,62 @@ static bool guard_captured(const wf_frozen *z, const wf_frozen_args *a, char *re
     return true;
 }
 
+/* The first of z->also that is not what it was. */
+static uint32_t changed_also(const wf_frozen *z, wf_ctx *c, bool dead)
+{
+    for (uint32_t i = 0; i < z->n_also; i++) {
+        const wf_frozen_also *x = &z->also[i];
+        wf_hold how;
+        wf_slot *s = wf_take_hold(c, x->handle, &how);
+        const bool same =
+            s && (dead || (wf_slot_tracked(s) == x->tracked && wf_frozen_hooks(s) == x->hooks));
+        if (s) {
+            wf_end_hold(c, s, how);
+        }
+        if (!same) {
+            return i;
+        }
+    }
+    return z->n_also;
+}
+
+static bool guard_also(const wf_frozen *z, wf_ctx *c, char *reason)
+{
+    const uint32_t i = changed_also(z, c, false);
+    return i == z->n_also ||
+           wf_frozen_refuse(reason, "a captured tensor, one of several on its memory or one that "
+                                    "the function asks about, is gone or not what it was");
+}
+
+/* The first output that is a captured tensor and has been freed; n_out: none. What nothing reads is no source. */
+static int freed_output(const wf_frozen *z, wf_ctx *c)
+{
+    for (int i = 0; i < z->n_out; i++) {
+        const weft_tensor t = z->out[i].value;
+        if (z->out[i].kind != WF_OUT_VALUE || t.slot == 0 || t.slot >= WF_ABSENT_SLOT) {
+            continue;
+        }
+        wf_hold how;
+        wf_slot *s = wf_take_hold(c, t, &how);
+        if (!s) {
+            return i;
+        }
+        wf_end_hold(c, s, how);
+    }
+    return z->n_out;
+}
+
+static bool guard_outputs(const wf_frozen *z, wf_ctx *c, char *reason)
+{
+    const int i = z->gives ? freed_output(z, c) : z->n_out;
+    return i == z->n_out ||
+           wf_frozen_refuse(reason, "output %d was a captured tensor, which has been freed", i);
+}
+
 bool wf_frozen_is_dead(const wf_frozen *z, wf_ctx *c)
 {
-    bool dead = wf_frozen_state_is_dead(z);
+    bool dead = wf_frozen_state_is_dead(z) || changed_also(z, c, true) < z->n_also ||
+                (z->gives && freed_output(z, c) < z->n_out);
     for (int k = 0; k < z->n_source && !dead; k++) {
         wf_hold how;
         wf_slot *slot = z->src[k].st ? wf_take_hold(c, z->src[k].handle, &how) : NULL;
@@ -425,6 +487,7 @@ bool wf_frozen_guard(const wf_frozen *z, const wf_frozen_args *a, int n_out, cha
         return wf_frozen_refuse(reason, switched);
     }
     return guard_args(z, a, reason) && guard_captured(z, a, reason) &&
+           guard_also(z, a->c, reason) && guard_outputs(z, a->c, reason) &&
            wf_frozen_guard_state(z, a, reason) && wf_frozen_guard_draws(z, a, reason) &&
            guard_identity(z, a, reason);
 }

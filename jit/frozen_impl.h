@@ -44,11 +44,19 @@ typedef struct wf_frozen_source {
     int64_t lo, hi; /* of an argument that may move and is not written: the bytes that are read */
 } wf_frozen_source;
 
-enum { WF_OUT_VALUE, WF_OUT_MADE, WF_OUT_ARG };
+/* A kept tensor that captured memory is used through beside wf_frozen_source.handle, or that the function asks about. */
+typedef struct wf_frozen_also {
+    weft_tensor handle;
+    bool tracked;
+    uint64_t hooks;
+} wf_frozen_also;
+
+enum { WF_OUT_VALUE, WF_OUT_MADE, WF_OUT_ARG, WF_OUT_AGAIN };
 typedef struct wf_frozen_out {
     uint8_t kind, dtype, rank;
-    int index; /* MADE: result of the function; ARG: argument */
+    int index; /* MADE: result of the function; ARG: argument; AGAIN: the output that it is */
     int64_t offset;
+    const char *site;  /* MADE: that of the recording's */
     weft_tensor value; /* VALUE: a scalar, a captured tensor, the empty handle */
     int64_t dims[WF_MAX_RANK], strides[WF_MAX_RANK];
 } wf_frozen_out;
@@ -83,10 +91,13 @@ struct wf_frozen {
     int device;   /* of the run */
     uint8_t home; /* the thread's default device */
     bool grad;
+    bool gives;        /* some output is a captured tensor's own handle */
     uint64_t modes;    /* wf_modes */
     uint64_t captured; /* wf_frozen_bit of every captured storage */
     wf_frozen_arg *in;
     wf_frozen_source *src;
+    wf_frozen_also *also;
+    uint32_t n_also;
     wf_frozen_out *out;
     size_t *made_bytes;
     wf_frozen_leaf *leaf;

@@ -131,11 +131,17 @@ static int make_outputs(const wf_frozen *z, const wf_frozen_args *a, replay *r, 
         r->handle[i] = o->value;
         if (o->kind == WF_OUT_ARG) {
             r->handle[i] = a->in[o->index];
+        } else if (o->kind == WF_OUT_AGAIN) {
+            r->handle[i] = r->handle[o->index];
         } else if (o->kind == WF_OUT_MADE) {
             wf_storage *st = r->made[o->index];
             r->handle[i] = wf_wrap_view(a->c, st, (char *)st->data + o->offset, o->dtype, o->rank,
                                         o->dims, o->strides);
-            rc = r->handle[i].slot ? 0 : wf_fail(why, WEFT_ENOMEM, "out of memory for a handle");
+            if (r->handle[i].slot) {
+                wf_slot_at(a->c, r->handle[i].slot)->site = o->site;
+            } else {
+                rc = wf_fail(why, WEFT_ENOMEM, "out of memory for a handle");
+            }
         }
     }
     return rc;

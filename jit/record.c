@@ -152,6 +152,12 @@ static uint32_t *find(wf_trace *t, const wf_storage *st)
     }
 }
 
+const wf_outer *wf_trace_outer(wf_trace *t, const wf_storage *st)
+{
+    const uint32_t at = t->nouter ? *find(t, st) : 0;
+    return at ? &t->outer[at - 1] : NULL;
+}
+
 static bool is_import(const wf_storage *st)
 {
     return st->inline_data == WF_STORAGE_EXTERNAL;
@@ -241,9 +247,12 @@ static int outer_of(wf_trace *t, wf_slot *s, wf_outer **o, wf_why *why)
     uint32_t *place = find(t, s->st);
     if (*place) {
         *o = &t->outer[*place - 1];
-        if (t->owner.freezes && !(*o)->mixed && !wf_trace_is_private(t, s)) {
-            weft_tensor h = wf_handle_of(t->c, s);
-            (*o)->mixed = memcmp(&h, &(*o)->first, sizeof h) != 0;
+        if (t->owner.freezes && !wf_trace_is_private(t, s)) {
+            const weft_tensor h = wf_handle_of(t->c, s);
+            if (!wf_same_handle(h, (*o)->first)) {
+                (*o)->mixed = true;
+                wf_trace_also(t, s);
+            }
         }
         return 0;
     }
@@ -717,8 +726,9 @@ int wf_trace_view(wf_recorder *r, wf_op op, const wf_attr *attr, wf_slot *src, w
 {
     wf_trace *t = wf_trace_of(r);
     wf_val v = 0, out;
-    if (op == WF_OP_AS_STRIDED) {
-        return 0; /* its map is about memory: what reads dst forms it anew */
+    if (op == WF_OP_AS_STRIDED) { /* its map is about memory: what reads dst forms it anew */
+        const bool asked = t->owner.freezes && !wf_trace_is_private(t, src);
+        return asked ? storage_value(t, src, &v, why) : 0;
     }
     int rc = settle(t, 1, &src, NULL, why);
     rc = rc ? rc : wf_trace_value(t, src, &v, why);
@@ -902,6 +912,7 @@ const wf_recorder wf_trace_hooks = {
     .live = wf_trace_live,
     .gradient = wf_trace_gradient,
     .never = wf_trace_never,
+    .asked = wf_trace_asked,
     .drew = wf_trace_drew,
     .quick = wf_trace_quick,
     .quick_into = wf_trace_quick_into,

@@ -22,7 +22,7 @@ void wf_follow_clear(wf_follow *w)
     for (uint32_t i = 0; i < w->nlive; i++) {
         wf_live_release(w->live[i]);
     }
-    w->nleaf = w->nlive = w->nslot = w->now = w->nfrom = w->ndrawn = 0;
+    w->nleaf = w->nlive = w->nslot = w->now = w->nfrom = w->ndrawn = w->nalso = 0;
     w->never = NULL;
 }
 
@@ -32,6 +32,7 @@ void wf_follow_free(wf_follow *w)
     wf_mfree(w->leaf);
     wf_mfree(w->slot);
     wf_mfree(w->drawn);
+    wf_mfree(w->also);
     memset(w, 0, sizeof *w);
 }
 
@@ -39,6 +40,31 @@ void wf_trace_never(wf_recorder *r, const char *why)
 {
     wf_follow *w = &wf_trace_of(r)->follow;
     w->never = w->never ? w->never : why;
+}
+
+void wf_trace_asked(wf_recorder *r, wf_slot *s)
+{
+    wf_trace *t = wf_trace_of(r);
+    if (!wf_trace_is_private(t, s) &&
+        !atomic_load_explicit(&s->st->is_virtual, memory_order_relaxed)) {
+        wf_trace_also(t, s);
+    }
+}
+
+void wf_trace_also(wf_trace *t, wf_slot *s)
+{
+    wf_follow *w = &t->follow;
+    const weft_tensor h = wf_handle_of(t->c, s);
+    if (w->nalso && wf_same_handle(h, w->also[w->nalso - 1])) {
+        return;
+    }
+    weft_tensor *also = wf_room(w->also, w->nalso, &w->capalso, 16, sizeof *also);
+    if (!also) {
+        wf_trace_never(&t->base, no_memory);
+        return;
+    }
+    w->also = also;
+    w->also[w->nalso++] = h;
 }
 
 void wf_trace_gradient(wf_recorder *r, wf_meta *m, weft_tensor had, bool looked)

@@ -87,6 +87,8 @@ typedef struct wf_follow {
     wf_drawn_from from[WF_MOST_GENERATORS];
     wf_drawn *drawn; /* one for each random row, in their order */
     uint32_t nfrom, ndrawn, capdrawn;
+    weft_tensor *also; /* kept tensors beside wf_outer.first that are used; some may come again */
+    uint32_t nalso, capalso;
     const char *never; /* why this call cannot be replayed, or NULL */
 } wf_follow;
 
@@ -218,7 +220,12 @@ void wf_follow_clear(wf_follow *w);
 void wf_follow_free(wf_follow *w);
 /* Value v, which has just been recorded, is number `which` of the optimiser that is stepped. */
 void wf_trace_live_slot(wf_trace *t, wf_val v, uint8_t which);
-/* wf_recorder.live, .gradient, .never */
+/* What of st is captured; NULL: nothing. */
+const wf_outer *wf_trace_outer(wf_trace *t, const wf_storage *st);
+/* s, a kept tensor, is used: beside others on memory from outside, or of it no more than what it is. */
+void wf_trace_also(wf_trace *t, wf_slot *s);
+/* wf_recorder.live, .gradient, .never, .asked */
+void wf_trace_asked(wf_recorder *r, wf_slot *s);
 void wf_trace_live(wf_recorder *r, wf_live *l);
 void wf_trace_gradient(wf_recorder *r, wf_meta *m, weft_tensor had, bool looked);
 void wf_trace_never(wf_recorder *r, const char *why);

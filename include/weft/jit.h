@@ -82,7 +82,8 @@ typedef struct weft_jit_args {
      *  - Arguments: the same types, shapes, strides, devices and aliases, in storages of the same size, at any offset once
      *    recordings at two have agreed. One that was the same tensor in both recordings must be that tensor: fn may have captured it, too, and used it
      *    as that. Once two recordings in a row had different ones it may be any.
-     *  - Captured tensors: kept (weft_keep; a module's are), alive and the same. Both: the hooks they had; gradients that a backward adds to are those of the same
+     *  - Captured tensors: kept (weft_keep; a module's are), alive and the same, those too of which fn only asks the shape or that it only
+     *    gives out. Both: the hooks they had; gradients that a backward adds to are those of the same
      *    arguments. The grad mode and the thread's default device are the same, too.
      *  - A whole training step may be replayed: gradients that fn drops, adds to or leaves on captured tensors are dropped, added to
      *    or left anew, and an optimiser that it steps gives each replay the numbers of its rate and its step (weft_optim_set_lr
@@ -90,7 +91,7 @@ typedef struct weft_jit_args {
      *  - Random numbers are those that fn would draw: a replay takes them from its generators as they are then (seeded, restored or
      *    drawn from between calls), and moves these as far. A generator has no owner: one that fn draws from, the thread's own aside,
      *    must not be freed before the last call of the trace, with whatever tensors; one that lies on fn's stack is refused.
-     *  - Never replayed is a function that reads values, keeps tensors, gives outputs a history, runs backward into what an argument
+     *  - Never replayed is a function that reads values, keeps tensors, frees the caller's, in which a call fails, gives outputs a history, runs backward into what an argument
      *    or a captured tensor was computed from, leaves new gradients on arguments, sets a learning rate, steps optimisers more than
      *    32 times (each group of parameters counts) or one of parameters that are not dense f32 or f64, seeds or sets a generator,
      *    switches a module between training and evaluation, changes a number, the grad mode or the default device for its caller.

@@ -750,3 +750,245 @@ Test(frozen, arguments_that_are_captured_too)
         cr_assert_eq(weft_leak_report(NULL), 0);
     }
 }
+
+/* What is captured, but no input of the graph: only given out, a view beside the tensor itself, an operand of what fails. */
+typedef struct unseen {
+    weft_tensor w, other;
+    int how;
+    int runs;
+} unseen;
+enum { GIVEN, VIEWED, STRIDED, WRITTEN, ASKED, WATCHED, MARKED, FAILING, UNSEEN };
+
+static weft_status use_unseen(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                              int n_out)
+{
+    unseen *u = self;
+    weft_status s = WEFT_OK;
+    (void)n_in, (void)n_out;
+    u->runs++;
+    out[0] = weft_mul(in[0], u->w);
+    out[1] = WEFT_NONE;
+    switch (u->how) {
+    case GIVEN:
+        out[1] = u->other;
+        break;
+    case VIEWED:
+        out[0] = weft_add(out[0], u->other);
+        break;
+    case STRIDED:
+        out[0] = weft_add(out[0], weft_as_strided(u->other, weft_shape(3, 3), weft_shape(1, 3), 0));
+        break;
+    case WRITTEN:
+        s = weft_mul_(weft_slice(u->other, 0, 0, 1, 1), weft_f(2));
+        break;
+    case WATCHED:
+        out[0] = weft_requires_grad(u->other) ? weft_neg(out[0]) : out[0];
+        break;
+    case MARKED:
+        s = weft_requires_grad_(u->other, true);
+        break;
+    case ASKED:
+        out[0] = weft_mul(out[0], weft_sum(weft_ones_like(u->other)));
+        break;
+    default: {
+        const weft_tensor sum = weft_add(out[0], u->other);
+        out[0] = weft_ok(sum) ? sum : out[0];
+    }
+    }
+    return s;
+}
+
+static weft_tensor open_unseen(const unseen *u)
+{
+    return weft_keep(u->how == GIVEN || u->how >= ASKED ? data(2, 2, 1)
+                                                        : weft_transpose(u->w, 0, 1));
+}
+
+Test(frozen, captured_tensors_that_are_no_inputs)
+{
+    static const char *const says[UNSEEN] = {"output 1 was a captured",
+                                             "several on its memory",
+                                             "several on its memory",
+                                             "several on its memory",
+                                             "one that the function asks about",
+                                             "one that the function asks about",
+                                             "one that the function asks about",
+                                             "a call in it fails: add"};
+    for (int how = 0; how < UNSEEN; how++) {
+        unseen u[2] = {{.how = how, .w = weft_keep(data(3, 3, 1))},
+                       {.how = how, .w = weft_keep(data(3, 3, 1))}};
+        u[0].other = open_unseen(&u[0]);
+        u[1].other = open_unseen(&u[1]);
+        weft_jit *j = weft_jit_trace(use_unseen, &u[1], .frozen = true, .verify_every = -1,
+                                     .always_record = true);
+        weft_tensor y[2], z[2];
+        for (int call = 0; call < 12; call++) {
+            weft_scope sc = weft_scope_begin();
+            const weft_tensor x = data(3, 3, call);
+            for (int k = 0; k < 2 && call == 6; k++) {
+                weft_free(u[k].other);
+                u[k].other = weft_keep(data(3, 3, 50));
+                OK(weft_requires_grad_(u[k].other, how == WATCHED));
+            }
+            OK(use_unseen(&u[0], &x, 1, y, 2));
+            OK(weft_jit_call(j, &x, 1, z, 2));
+            check_bits("result", y[0], z[0]);
+            check_bits("captured", u[0].w, u[1].w);
+            check_bits("the other", u[0].other, u[1].other);
+            cr_assert_eq(weft_requires_grad(u[1].other), weft_requires_grad(u[0].other));
+            cr_assert(how != GIVEN || memcmp(&z[1], &u[1].other, sizeof z[1]) == 0, "%s",
+                      weft_error_text(z[1]));
+            cr_assert_str_eq(weft_site(z[0]), weft_site(y[0]));
+            weft_scope_end(sc);
+        }
+        /* before the other one came and after it, but where a call fails */
+        cr_assert_eq(stats_of(j).frozen, how == FAILING ? 4 : 8, "%d: %s", how, reasons(j));
+        cr_assert(has_reason(j, says[how]), "%d: %s", how, reasons(j));
+        weft_jit_free(j);
+        for (int k = 0; k < 2; k++) {
+            weft_free(u[k].w);
+            weft_free(u[k].other);
+        }
+        cr_assert_eq(weft_leak_report(NULL), 0);
+    }
+}
+
+static weft_status gives_twice(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                               int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = weft_exp(in[0]);
+    out[1] = weft_neg(in[0]);
+    out[2] = out[0];
+    return WEFT_OK;
+}
+
+/* Who keeps one result has kept the other, when they are one. */
+Test(frozen, a_result_that_is_given_twice)
+{
+    weft_jit *j =
+        weft_jit_trace(gives_twice, .frozen = true, .verify_every = -1, .always_record = true);
+    for (int call = 0; call < 8; call++) {
+        weft_scope sc = weft_scope_begin();
+        weft_tensor x = data(1, 3, call), y[3];
+        OK(weft_jit_call(j, &x, 1, y, 3));
+        cr_assert(memcmp(&y[0], &y[2], sizeof y[0]) == 0, "call %d", call);
+        weft_keep(y[0]);
+        weft_scope_end(sc);
+        cr_assert(weft_ok(y[2]));
+        cr_assert_not(weft_ok(y[1]));
+        OK(weft_free(y[2]));
+    }
+    cr_assert_eq(stats_of(j).frozen, 6, "%s", reasons(j));
+    weft_jit_free(j);
+    cr_assert_eq(weft_leak_report(NULL), 0);
+}
+
+/* Gradients of a view that is captured beside its tensor are asked for, or no longer. */
+static weft_status through_a_view(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                                  int n_out)
+{
+    const unseen *u = self;
+    (void)n_in, (void)n_out;
+    const weft_tensor loss =
+        weft_sum(weft_mul(weft_mul(in[0], weft_detach(u->w)), weft_square(u->other)));
+    out[0] = weft_detach(loss);
+    return weft_requires_grad(loss) ? weft_backward(loss) : WEFT_OK;
+}
+
+Test(frozen, gradients_of_a_captured_view)
+{
+    unseen u[2] = {{.how = VIEWED, .w = weft_keep(data(3, 3, 1))},
+                   {.how = VIEWED, .w = weft_keep(data(3, 3, 1))}};
+    u[0].other = open_unseen(&u[0]);
+    u[1].other = open_unseen(&u[1]);
+    weft_jit *j = weft_jit_trace(through_a_view, &u[1], .frozen = true, .verify_every = -1,
+                                 .always_record = true);
+    weft_tensor y, z;
+    for (int call = 0; call < 20; call++) {
+        weft_scope sc = weft_scope_begin();
+        const weft_tensor x = data(3, 3, call);
+        for (int k = 0; k < 2; k++) {
+            OK(weft_requires_grad_(u[k].other, call / 5 % 2));
+            OK(weft_set_grad(u[k].other, WEFT_NONE));
+        }
+        OK(through_a_view(&u[0], &x, 1, &y, 1));
+        OK(weft_jit_call(j, &x, 1, &z, 1));
+        check_bits("result", y, z);
+        cr_assert_eq(weft_has_grad(u[1].other), call / 5 % 2, "call %d", call);
+        if (call / 5 % 2) {
+            check_bits("gradient", weft_grad(u[0].other), weft_grad(u[1].other));
+        }
+        weft_scope_end(sc);
+    }
+    cr_assert_geq(stats_of(j).frozen, 6, "%s", reasons(j));
+    weft_jit_free(j);
+    for (int k = 0; k < 2; k++) {
+        weft_free(u[k].w);
+        weft_free(u[k].other);
+    }
+    cr_assert_eq(weft_leak_report(NULL), 0);
+}
+
+/* Handles of the caller's that the function keeps or frees: a replay would not. */
+typedef struct owner {
+    weft_tensor held, w;
+    int how;
+} owner;
+enum { KEEPS_ARGUMENT, KEEPS_VIEW, FREES_KEPT, FREES_ARGUMENT, FREES_OWN, OWNERS };
+
+static weft_status change_owners(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                                 int n_out)
+{
+    owner *o = self;
+    (void)n_in, (void)n_out;
+    out[0] = weft_mul(in[0], o->w);
+    if (o->how == KEEPS_ARGUMENT) {
+        o->held = weft_keep(in[1]);
+    } else if (o->how == KEEPS_VIEW) {
+        o->held = weft_keep(weft_slice(in[1], 0, 0, 1, 1));
+    } else if (o->how == FREES_KEPT) {
+        return weft_free(o->held);
+    } else if (o->how == FREES_ARGUMENT) {
+        return weft_free(in[1]);
+    } else {
+        const weft_tensor own = weft_keep(weft_exp(in[1]));
+        out[0] = weft_add(out[0], own);
+        return weft_free(own);
+    }
+    return WEFT_OK;
+}
+
+Test(frozen, handles_that_the_function_keeps_or_frees)
+{
+    static const char *const says[OWNERS] = {
+        "keeps a tensor from outside", "keeps a tensor from outside", "frees a tensor from outside",
+        "frees a tensor from outside", NULL};
+    for (int how = 0; how < OWNERS; how++) {
+        owner o = {.w = weft_keep(data(3, 3, 1)), .how = how};
+        weft_jit *j = weft_jit_trace(change_owners, &o, .frozen = true, .verify_every = -1,
+                                     .always_record = true);
+        for (int call = 0; call < 8; call++) {
+            weft_scope sc = weft_scope_begin();
+            const weft_tensor in[2] = {data(3, 3, call), data(3, 3, 9 + call)};
+            weft_tensor y, held = weft_keep(data(3, 3, 2));
+            o.held = how == FREES_KEPT ? held : WEFT_NONE;
+            OK(weft_jit_call(j, in, 2, &y, 1));
+            cr_assert_eq(weft_ok(in[1]), how != FREES_ARGUMENT, "call %d", call);
+            cr_assert_eq(weft_ok(held), how != FREES_KEPT, "call %d", call);
+            weft_scope_end(sc);
+            if (how <= KEEPS_VIEW) {
+                cr_assert_eq(at(o.held, 0), 9 + call, "call %d of %d", call, how);
+                weft_free(o.held);
+            }
+            if (how != FREES_KEPT) {
+                weft_free(held);
+            }
+        }
+        cr_assert_eq(stats_of(j).frozen, says[how] ? 0 : 6, "%d: %s", how, reasons(j));
+        cr_assert(!says[how] || has_reason(j, says[how]), "%d: %s", how, reasons(j));
+        weft_jit_free(j);
+        weft_free(o.w);
+        cr_assert_eq(weft_leak_report(NULL), 0);
+    }
+}
