@@ -185,6 +185,8 @@ WF_EXEC_DECL(cross_entropy)
     r.nt_limit = INT64_MAX;
     r.fn = loss_row;
     r.ctx = &j;
+    r.after = backward ? e->after : NULL;
+    e->finished = wf_rows_finish(&r);
     status = wf_rows_run(&r, e->why);
     wf_unpack(&x);
     return status;

@@ -22,6 +22,7 @@ enum {
     LOAD_PIECE = 512,        /* elements that are converted between requests for what comes */
     LOAD_AHEAD = 4 << 10,    /* bytes that these run ahead */
     STREAM_ROW = 64 << 10,   /* a row that stays in cache, to be written past it from scratch */
+    AFTER_BYTES = 128 << 10, /* of rows that are handed on together */
     SCRATCH_BYTES = 32 << 20 /* aim for converted rows of all tasks together */
 };
 
@@ -54,7 +55,19 @@ typedef struct row_run {
     int64_t group; /* rows that are converted at once, on the stack, or 0 */
     bool stream;   /* results are copied past the caches from scratch... */
     bool direct;   /* ...or stored there by the kernel */
+    bool hands_on; /* to job->after */
 } row_run;
+
+/* A row may be a page, and nobody else sees where it leads: asks for the next one of each operand. */
+static void ask_behind(const wf_row_job *job, const void *const *in, int64_t bytes)
+{
+    for (int64_t o = 0; o < bytes; o += 64) {
+        for (int k = 0; k < job->nin; k++) {
+            __builtin_prefetch((const char *)in[k] + bytes + o);
+        }
+    }
+    __asm__ volatile(""); /* gcc leaves out calls of functions that only ask for memory */
+}
 
 static void many_rows(const row_run *r, int64_t begin, int64_t end)
 {
@@ -161,7 +174,7 @@ static __attribute__((noinline)) void grouped_rows(const row_run *r, int64_t beg
 }
 _Static_assert(WF_ROWS_OUT == 1, "made is the only one");
 
-static void rows_task(void *arg, int64_t begin, int64_t end)
+static void some_rows(void *arg, int64_t begin, int64_t end)
 {
     const row_run *r = arg;
     const wf_row_job *job = r->job;
@@ -197,6 +210,9 @@ static void rows_task(void *arg, int64_t begin, int64_t end)
             out[k] = via ? free_slot : to[k];
             free_slot += via ? row_bytes : 0;
         }
+        if (r->hands_on) {
+            ask_behind(job, in, row_bytes);
+        }
         job->fn(job->ctx, i, in, out, r->direct);
         for (int k = 0; k < job->nout; k++) {
             if (job->out[k].dtype == job->compute && out[k] != to[k]) {
@@ -211,17 +227,43 @@ static void rows_task(void *arg, int64_t begin, int64_t end)
     }
 }
 
+/* So many as the second cache holds, which whoever they are handed to finds there. */
+static void rows_task(void *arg, int64_t begin, int64_t end)
+{
+    const row_run *r = arg;
+    const wf_row_job *job = r->job;
+    if (!r->hands_on) {
+        some_rows(arg, begin, end);
+        return;
+    }
+    const int64_t most = AFTER_BYTES / (job->n * (int64_t)r->k->size) + 1;
+    for (int64_t i = begin, rows; i < end; i += rows) {
+        rows = end - i < most ? end - i : most;
+        some_rows(arg, i, i + rows);
+        job->after->rows(job->after->arg, i, rows);
+    }
+}
+
+bool wf_rows_finish(const wf_row_job *job)
+{
+    bool same = job->after != NULL && job->nout == 1 && job->out[0].dtype == job->compute;
+    for (int k = 0; k < job->nin; k++) {
+        same &= job->in[k].dtype == job->compute;
+    }
+    return same && job->rows * job->n * (int64_t)wf_red_size(job->compute) > WF_STREAM_BYTES;
+}
+
 int wf_rows_run(const wf_row_job *job, wf_why *why)
 {
     if (job->rows == 0 || job->n == 0) {
         return 0;
     }
-    row_run r = {.job = job, .k = wf_red_kernels_of(job->compute)};
+    row_run r = {.job = job, .k = wf_red_kernels_of(job->compute), .hands_on = wf_rows_finish(job)};
     for (int k = 0; k < job->nin; k++) {
         r.slots += job->in[k].dtype != job->compute;
     }
     int64_t row_bytes = job->n * (int64_t)r.k->size;
-    bool large = job->nout > 0 && job->rows * row_bytes > WF_STREAM_BYTES;
+    bool large = !r.hands_on && job->nout > 0 && job->rows * row_bytes > WF_STREAM_BYTES;
     r.direct = large && job->out[0].dtype == job->compute && job->n <= job->nt_limit &&
                row_bytes % 64 == 0 && (uintptr_t)job->out[0].data % 64 == 0;
     r.stream = large && !r.direct && row_bytes <= STREAM_ROW;
@@ -229,7 +271,7 @@ int wf_rows_run(const wf_row_job *job, wf_why *why)
         r.slots += r.stream || job->out[k].dtype != job->compute;
     }
     const int64_t worth =
-        (r.direct || r.stream ? PAST_TASK_ELEMENTS : ROW_TASK_ELEMENTS) / job->n + 1;
+        (r.direct || r.stream || r.hands_on ? PAST_TASK_ELEMENTS : ROW_TASK_ELEMENTS) / job->n + 1;
     /* kernels take four rows at once; of long ones each is worth more than that */
     wf_shares shares = wf_even_shares(job->rows, worth, ROW_AWAKE / job->n + 1,
                                       job->many != NULL && worth > 4 ? 4 : 1);

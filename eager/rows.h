@@ -32,7 +32,12 @@ typedef struct wf_row_job {
     wf_row_fn fn;
     wf_rows_fn many; /* the same for several rows where none goes through scratch, or NULL */
     void *ctx;
+    const wf_epilogue *after; /* NULL, or what wf_rows_finish says */
 } wf_row_job;
+
+/* Will wf_rows_run hand finished rows to `after`? Where no cache holds the result, and no operand is converted: else all of
+ * them at once are as near. */
+bool wf_rows_finish(const wf_row_job *job);
 
 /* Results this large are stored past the caches. */
 enum { WF_STREAM_BYTES = 24 << 20 };

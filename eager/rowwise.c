@@ -34,7 +34,8 @@ static void softmax_row(void *ctx, int64_t row, const void *const *in, void *con
     }
 }
 
-static int run_packed(wf_exec *e, const wf_packed *src, void *to, int64_t n)
+static int run_packed(wf_exec *e, const wf_packed *src, void *to, int64_t n,
+                      const wf_epilogue *after)
 {
     const wf_view *dst = &e->dst[0];
     int compute = wf_red_compute(dst->dtype);
@@ -50,6 +51,8 @@ static int run_packed(wf_exec *e, const wf_packed *src, void *to, int64_t n)
     r.nt_limit = e->op == WF_OP_SOFTMAX ? WF_BLOCK : INT64_MAX;
     r.fn = softmax_row;
     r.ctx = &j;
+    r.after = after;
+    e->finished = wf_rows_finish(&r);
     return wf_rows_run(&r, e->why);
 }
 
@@ -390,7 +393,7 @@ WF_EXEC_DECL(softmax)
     if (status == 0 && by) {
         run_columns(&columns, src);
     } else if (status == 0 && wf_view_is_contiguous(&moved)) {
-        status = run_packed(e, src, dst->data, n);
+        status = run_packed(e, src, dst->data, n, last < 0 ? e->after : NULL);
     } else if (status == 0) {
         wf_view tmp = moved;
         size_t bytes = (size_t)wf_view_numel(dst) * wf_dtype_size(dst->dtype);
@@ -403,7 +406,7 @@ WF_EXEC_DECL(softmax)
                 tmp.strides[i] = stride;
                 stride *= tmp.dims[i];
             }
-            status = run_packed(e, src, tmp.data, n);
+            status = run_packed(e, src, tmp.data, n, NULL);
             if (status == 0) {
                 wf_copy(&moved, &tmp);
             }

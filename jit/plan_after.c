@@ -1,16 +1,18 @@
 /*
- * jit/plan_after.c -- epilogues: a group that runs on rows of a matrix product as they are finished.
+ * jit/plan_after.c -- epilogues: a group that runs on rows of a matrix product, or of a row-wise row, as they are finished.
  *
  * A group behind a product (bias, activation, residual, a norm of its rows) reads the product from memory.
  * Where every operand of the group can be cut into the product's rows, the two are one launch: the thread that
  * finished a block of rows runs the group on them while they are in its caches. The group's program is the same,
  * and no element depends on how rows are cut, so no bit changes. Where the product's blocks are not whole rows,
- * or fewer than threads, the group runs behind it as ever.
+ * or fewer than threads, the group runs behind it as ever. So with a softmax or the like that stays closed, along its last
+ * axis, whose result no cache holds: of smaller ones a launch of its own finds the rows in a cache, too, with fewer calls.
  *
  * Invariant: what the product reads is not written by the group. Both have one launch number, which keeps their
  * memory apart; only the product itself may be overwritten in place (plan_buffers.c).
  */
 #include "eager/profile.h"
+#include "eager/rows.h"
 #include "jit/plan_after.h"
 
 /* The view with all axes before those of a row (n elements) as one; false if it cannot be seen so. */
@@ -63,10 +65,53 @@ static bool is_product(const wf_planner *b, const wf_plan_step *s)
            (WF_BIT(a[0].dtype) & WF_DT_F) != 0;
 }
 
+bool wf_plan_finishes_rows(wf_op op)
+{
+    return op == WF_OP_SOFTMAX || op == WF_OP_SOFTMAX_BWD || op == WF_OP_LOG_SOFTMAX ||
+           op == WF_OP_LOG_SOFTMAX_BWD || op == WF_OP_CROSS_ENTROPY_BWD;
+}
+
+/* A row that hands on finished rows (eager/rows.h). */
+static bool is_row_wise(const wf_planner *b, const wf_plan_step *s)
+{
+    const wf_access *a = &b->p->accesses[s->access];
+    const wf_attr *at = &b->f->attrs[b->f->ins[s->ins].attr];
+    wf_view v;
+    if (s->kind != WF_STEP_OP || !wf_plan_finishes_rows((wf_op)s->op) || a[0].rank < 2 ||
+        a[0].buffer < 0 || (a[0].dtype != WEFT_F32 && a[0].dtype != WEFT_F64)) {
+        return false;
+    }
+    view_of(b, &a[0], &v);
+    const bool last =
+        s->op == WF_OP_CROSS_ENTROPY_BWD || at->n_ints == 0 || at->ints[0] == v.rank - 1;
+    return last && wf_view_numel(&v) * (int64_t)wf_dtype_size(v.dtype) > WF_STREAM_BYTES;
+}
+
+/* Does the group make one result of the row's alone, which nobody else reads, and so in its place, by a few operations? Another operand
+ * would have to come from far between the rows, what is written elsewhere could no longer pass the caches, and what computes for
+ * long hides in a launch of its own what it reads: softmax times a tensor took 1.15 of the time of two launches. */
+static bool takes_its_place(const wf_planner *b, const wf_plan_step *op, const wf_plan_step *s)
+{
+    const wf_plan *p = b->p;
+    const int32_t rows = p->accesses[op->access].buffer;
+    bool alone = s->ndst == 1 && s->nsrc == 1 && !p->programs[s->program].program->heavy;
+    for (uint32_t i = 0; i < p->nsteps && alone; i++) {
+        const wf_plan_step *x = &p->steps[i];
+        for (uint32_t n = 0; n < (uint32_t)x->ndst + x->nsrc && x != op && x != s; n++) {
+            alone &= p->accesses[x->access + n].buffer != rows;
+        }
+    }
+    for (uint32_t k = 0; k < b->f->noutputs && alone; k++) {
+        alone = b->buffer_of[b->l.map[b->f->outputs[k]].root] != rows;
+    }
+    return alone;
+}
+
 bool wf_plan_may_follow(const wf_planner *b, const wf_plan_step *op, const wf_plan_step *s)
 {
     const wf_plan *p = b->p;
-    if (s->kind != WF_STEP_MAP || s->ncheck || !is_product(b, op) ||
+    if (s->kind != WF_STEP_MAP || s->ncheck ||
+        !(is_product(b, op) || (is_row_wise(b, op) && takes_its_place(b, op, s))) ||
         wf_program_draws(p->programs[s->program].program)) {
         return false;
     }

@@ -1,11 +1,13 @@
 /*
- * jit/plan_after.h -- a group as the epilogue of a matrix product.
+ * jit/plan_after.h -- a group as the epilogue of a matrix product, or of a row-wise row.
  */
 #ifndef JIT_PLAN_AFTER_H
 #define JIT_PLAN_AFTER_H
 
 #include "jit/plan_int.h"
 
+/* A row-wise row whose kernel may hand on finished rows. */
+bool wf_plan_finishes_rows(wf_op op);
 /* Can the group's step run on finished rows of the product's, the step before it? */
 bool wf_plan_may_follow(const wf_planner *b, const wf_plan_step *op, const wf_plan_step *s);
 

@@ -372,7 +372,7 @@ static int run_row(run *r, const wf_plan_step *s, const wf_epilogue *after, bool
     return explain(r, rc);
 }
 
-/* A product, and the group that runs on its rows. */
+/* A product or row-wise row, and the group that runs on its rows. */
 static int run_product(run *r, const wf_plan_step *s)
 {
     wf_plan_after x;
@@ -380,6 +380,9 @@ static int run_product(run *r, const wf_plan_step *s)
     int rc = prepare_programs(r, &s[1], 1, r->view + s->ndst + s->nsrc);
     if (rc) {
         return rc;
+    }
+    if (wf_plan_finishes_rows((wf_op)s->op)) { /* of which no cache holds all */
+        r->args[0].beside = wf_view_numel(&r->view[0]) * (int64_t)wf_dtype_size(r->view[0].dtype);
     }
     wf_plan_after_open(&x, &r->p->programs[s[1].program], r->args, &r->view[0]);
     rc = run_row(r, s, &(wf_epilogue){wf_plan_after_rows, &x}, &finished);

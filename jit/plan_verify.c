@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "eager/product.h"
+#include "jit/plan_after.h"
 #include "jit/plan_int.h"
 
 enum { NONE = UINT32_MAX };
@@ -401,7 +402,8 @@ static int check_group(const checker *c, const wf_plan_step *s)
     const wf_plan_step *before = s - 1;
     if (!rc && s->after &&
         (c->s == 0 || before->launch != s->launch ||
-         (before->op != WF_OP_MATMUL && before->op != WF_OP_LINEAR))) {
+         (before->op != WF_OP_MATMUL && before->op != WF_OP_LINEAR &&
+          !wf_plan_finishes_rows((wf_op)before->op)))) {
         rc = broken(c, "it runs on the rows of a product, which does not stand before it");
     }
     return rc;

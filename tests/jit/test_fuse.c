@@ -2,6 +2,7 @@
  * tests/jit/test_fuse.c -- what fuses, what does not and why, and that bits never change.
  */
 /* ctest: optimised timeout=600 */
+#include "jit/plan_int.h"
 #include "tests/jit/fuse_cases.h"
 #include "tests/jit/plan_support.h"
 #include "tests/jit/random_fn.h"
@@ -190,6 +191,89 @@ Test(fuse, epilogues_of_products)
     }
 }
 
+/* A cheap group behind a row-wise row that stays closed runs on its rows where no cache holds them, and it takes their place. */
+Test(fuse, epilogues_of_rows)
+{
+#define LARGE "f32[6301,1003]"
+    static const struct {
+        const char *what, *text;
+        int steps;
+        bool native; /* as a kernel, too */
+    } cases[] = {
+        {"softmax, scaled",
+         "fn a {\n  %1 = input " LARGE "\n  %2 = softmax " LARGE " %1 ints(1)\n"
+         "  %3 = scalar f64 0x1p-1\n  %4 = mul " LARGE " %2, %3\n  return %4\n}\n",
+         1, true},
+        {"log_softmax of f64 in three axes, cast",
+         "fn a {\n  %1 = input f64[7,451,1003]\n  %2 = log_softmax f64[7,451,1003] %1 ints(2)\n"
+         "  %3 = cast f32[7,451,1003] %2 dtype(f32)\n  %4 = neg f32[7,451,1003] %3\n  return "
+         "%4\n}\n",
+         1, false},
+        {"its backward",
+         "fn a {\n  %1 = input " LARGE "\n  %2 = input " LARGE "\n"
+         "  %3 = log_softmax_bwd " LARGE " %1, %2 ints(1)\n  %4 = square " LARGE " %3\n"
+         "  return %4\n}\n",
+         1, false},
+        {"cross entropy's backward, scaled",
+         "fn a {\n  %1 = input " LARGE "\n  %2 = input f32[6301]\n  %3 = input f32[6301]\n"
+         "  %4 = input i64[6301]\n  %5 = scalar f64 0x1p-3\n"
+         "  %6 = cross_entropy_bwd " LARGE " %2, %1, %4, %3 dyn(-100) flt(0x1p-3)\n"
+         "  %7 = mul " LARGE " %6, %5\n  return %7\n}\n",
+         1, true},
+        {"the row is a result as well",
+         "fn a {\n  %1 = input " LARGE "\n  %2 = softmax " LARGE " %1 ints(1)\n"
+         "  %3 = neg " LARGE " %2\n  return %3, %2\n}\n",
+         2, false},
+        {"another operand",
+         "fn a {\n  %1 = input " LARGE "\n  %2 = input " LARGE "\n"
+         "  %3 = softmax " LARGE " %1 ints(1)\n  %4 = mul " LARGE " %3, %2\n  return %4\n}\n",
+         2, false},
+        {"much to compute",
+         "fn a {\n  %1 = input " LARGE "\n  %2 = softmax " LARGE " %1 ints(1)\n"
+         "  %3 = gelu " LARGE " %2\n  return %3\n}\n",
+         2, false},
+        {"along another axis",
+         "fn a {\n  %1 = input " LARGE "\n  %2 = softmax " LARGE " %1 ints(0)\n"
+         "  %3 = neg " LARGE " %2\n  return %3\n}\n",
+         2, false},
+        {"small",
+         "fn a {\n  %1 = input f32[630,1003]\n  %2 = softmax f32[630,1003] %1 ints(1)\n"
+         "  %3 = neg f32[630,1003] %2\n  return %3\n}\n",
+         2, false},
+    };
+#undef LARGE
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        wf_fn *f = plan_parse(cases[i].text);
+        wf_plan_info closed;
+        wf_plan *p =
+            wf_plan_build(f, &(wf_plan_opts){.flags = WF_PLAN_PLAIN | WF_PLAN_TIER0}, NULL);
+        wf_plan_get_info(p, &closed);
+        cr_expect_eq(closed.steps, cases[i].steps, "%s: %d launches", cases[i].what, closed.steps);
+        wf_plan_release(p);
+        if (closed.steps == 1 && (cases[i].native || !EFFORT_ONE_ISA)) {
+            plan_check(f, WF_PLAN_TIER0 | WF_PLAN_PLAIN, NULL);
+        }
+        if (cases[i].native && !EFFORT_ONE_ISA) {
+            plan_check(f, WF_PLAN_SYNC | WF_PLAN_PLAIN, NULL);
+        }
+        wf_fn_free(f);
+    }
+}
+
+/* Rows with epilogues save no walk through memory as opened ones do: these are measured all the same. */
+Test(fuse, rows_with_epilogues_are_opened_too)
+{
+    wf_fn *f = plan_parse("fn a {\n  %1 = input f32[6301,1003]\n"
+                          "  %2 = softmax f32[6301,1003] %1 ints(1)\n"
+                          "  %3 = neg f32[6301,1003] %2\n  return %3\n}\n");
+    wf_plan *p = wf_plan_build(f, &(wf_plan_opts){.flags = WF_PLAN_TIER0}, NULL);
+    wf_plan *rows = wf_plan_open_rows(p);
+    cr_expect_not_null(rows);
+    atomic_store(&p->rows, rows); /* which goes with it */
+    wf_plan_release(p);
+    wf_fn_free(f);
+}
+
 /* More outputs, inputs and scalars than a program takes. */
 Test(fuse, limits_cut_groups)
 {
@@ -372,7 +456,8 @@ static const char explained[] =
     "step 3 op: %10 sum\n"
     "edge %5 gelu -> %6 matmul: READS_MEMORY (the reader is a kernel of its own, which takes its "
     "operands from memory)\n"
-    "edge %6 matmul -> %7 exp: EPILOGUE (one launch: the group runs on rows of the product as they "
+    "edge %6 matmul -> %7 exp: EPILOGUE (one launch: the group runs on rows of what it reads as "
+    "they "
     "are finished, from the caches)\n"
     "edge %7 exp -> %9 add: ORDER (another step that needs the one lies before the other)\n"
     "edge %7 exp -> %9 add, through %8 permute: VIEW (it is read in another order than it is "

@@ -5,6 +5,7 @@
  * ctest: threads timeout=300 optimised
  */
 #include <criterion/criterion.h>
+#include <stdatomic.h>
 
 #include "jit/ir/dict_c.h"
 #include "jit/ir/math_f64.h"
@@ -577,6 +578,116 @@ Test(rowwise, bad_targets)
     cr_assert(strstr(c.why.rule, "targets[2] is 2") != NULL && strstr(c.why.rule, "[0, 2)") != NULL,
               "%s", c.why.rule);
     free_call(&c);
+}
+
+/* -- finished rows ------------------------------------------------------------------------------------------ */
+
+/* What is handed on: every row once, and as it is when all is done. */
+typedef struct handed {
+    const wf_view *y; /* the result */
+    char *copy;       /* of each row when it was handed on */
+    _Atomic int *times;
+} handed;
+
+static void take_rows(void *arg, int64_t first, int64_t count)
+{
+    const handed *h = arg;
+    const size_t row = (size_t)h->y->dims[h->y->rank - 1] * wf_dtype_size(h->y->dtype);
+    memcpy(h->copy + (size_t)first * row, (char *)h->y->data + (size_t)first * row,
+           (size_t)count * row);
+    for (int64_t i = 0; i < count; i++) {
+        atomic_fetch_add(&h->times[first + i], 1);
+    }
+}
+
+/* Results that no cache holds go to whoever runs behind the row, some rows at a time; of smaller ones, other types and other axes
+ * none does. */
+Test(rowwise, large_results_are_handed_on_as_they_are_finished)
+{
+    enum { N = 1003, ROWS = 6301 /* 25.3 MB of f32 */ };
+    static const struct {
+        const char *what;
+        wf_op op;
+        int dtype, axis, nsrc;
+        int64_t rows;
+        bool finishes;
+    } cases[] = {
+        {"softmax", WF_OP_SOFTMAX, WEFT_F32, 1, 1, ROWS, true},
+        {"log_softmax of f64", WF_OP_LOG_SOFTMAX, WEFT_F64, 1, 1, ROWS / 2 + 7, true},
+        {"softmax_bwd", WF_OP_SOFTMAX_BWD, WEFT_F32, 1, 2, ROWS, true},
+        {"cross_entropy_bwd", WF_OP_CROSS_ENTROPY_BWD, WEFT_F32, 1, 4, ROWS, true},
+        {"halves", WF_OP_SOFTMAX, WEFT_F16, 1, 1, 2 * ROWS, false},
+        {"a small one", WF_OP_SOFTMAX, WEFT_F32, 1, 1, 300, false},
+        {"another axis", WF_OP_SOFTMAX, WEFT_F32, 0, 1, ROWS, false},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        const int64_t rows = cases[c].rows, axis = cases[c].axis, ignore = -100;
+        const size_t bytes = (size_t)(rows * N) * wf_dtype_size(cases[c].dtype);
+        const bool loss = cases[c].op == WF_OP_CROSS_ENTROPY_BWD;
+        char *x = malloc(bytes), *y = malloc(bytes), *copy = malloc(bytes);
+        float *one = malloc((size_t)rows * sizeof *one);
+        int64_t *target = malloc((size_t)rows * sizeof *target);
+        _Atomic int *times = malloc((size_t)rows * sizeof *times);
+        for (int64_t i = 0; i < rows * N; i++) {
+            set_elem(x, cases[c].dtype, i, (double)(i * 7919 % 4093) / 500 - 4);
+        }
+        for (int64_t i = 0; i < rows; i++) {
+            one[i] = 1.5f;
+            target[i] = i * 31 % N;
+        }
+        const wf_view v = {.data = x,
+                           .dtype = (uint8_t)cases[c].dtype,
+                           .rank = 2,
+                           .dims = {rows, N},
+                           .strides = {N, 1}};
+        const wf_view w = {
+            .data = one, .dtype = WEFT_F32, .rank = 1, .dims = {rows}, .strides = {1}};
+        wf_view t = w, dst = v;
+        t.data = target;
+        t.dtype = WEFT_I64;
+        dst.data = y;
+        const wf_view of_loss[4] = {w, v, t, w}, of_softmax[2] = {v, v};
+        double smooth = 0;
+        const wf_attr attr = {.n_ints = loss ? 0 : 1,
+                              .ints = &axis,
+                              .n_dyn = loss,
+                              .dyn = &ignore,
+                              .n_flt = loss,
+                              .flt = &smooth};
+        handed h = {&dst, copy, times};
+        for (int threads = 1; threads <= 3; threads += 2) {
+            wf_why why = {0};
+            memset(y, 0xA5, bytes);
+            memset(copy, 0x5A, bytes);
+            for (int64_t i = 0; i < rows; i++) {
+                atomic_init(&times[i], 0);
+            }
+            wf_exec e = {.op = cases[c].op,
+                         .nsrc = cases[c].nsrc,
+                         .ndst = 1,
+                         .src = loss ? of_loss : of_softmax,
+                         .dst = &dst,
+                         .attr = &attr,
+                         .why = &why,
+                         .after = &(wf_epilogue){take_rows, &h}};
+            cr_assert_eq(wf_set_num_threads(threads), 0);
+            cr_assert_eq((loss ? wf_exec_cross_entropy : wf_exec_softmax)(&e), 0, "%s", why.rule);
+            cr_expect_eq(e.finished, cases[c].finishes, "%s", cases[c].what);
+            for (int64_t i = 0; i < rows; i++) {
+                cr_assert_eq(times[i], cases[c].finishes, "%s: row %lld, %d times", cases[c].what,
+                             (long long)i, times[i]);
+            }
+            cr_expect(!e.finished || memcmp(copy, y, bytes) == 0,
+                      "%s: rows were not finished, %d threads", cases[c].what, threads);
+        }
+        free(x);
+        free(y);
+        free(copy);
+        free(one);
+        free(target);
+        free(times);
+    }
+    wf_set_num_threads(1);
 }
 
 /* -- what inference refuses ------------------------------------------------------------------------------- */
