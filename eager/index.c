@@ -800,13 +800,95 @@ static int add_half_rows(wf_exec *e, const add_args *s)
     return 0;
 }
 
+/* Few elements of many: each that values go to has a sum of its own, found by its place. */
+typedef struct sums {
+    int64_t *place; /* of `size`, a power of two, as many as twice the values; -1: none */
+    float *sum;
+    int64_t size;
+    int shift;
+} sums;
+
+static float half_at(int dtype, const void *p, int64_t i)
+{
+    const uint16_t u = ((const uint16_t *)p)[i];
+    return dtype == WEFT_BF16 ? wf_f32_of_bf16(u) : wf_f32_of_f16(u);
+}
+
+/* Where the sum of a place is, or is to be. */
+static int64_t find_sum(const sums *s, int64_t place)
+{
+    int64_t i = (int64_t)((uint64_t)place * UINT64_C(0x9E3779B97F4A7C15) >> s->shift);
+    while (s->place[i] != place && s->place[i] >= 0) {
+        i = (i + 1) & (s->size - 1);
+    }
+    return i;
+}
+
+/* In the order of the indices, as where all is widened. */
+static void add_to_sums(const sums *s, const add_args *a, const float *values, uint16_t *dst,
+                        int dtype)
+{
+    memset(s->place, -1, (size_t)s->size * sizeof *s->place);
+    for (int64_t k = 0; k < a->count; k++) {
+        const int64_t place = wrap_index(a->at[k], a->extent), i = find_sum(s, place);
+        s->sum[i] = s->place[i] < 0 ? half_at(dtype, dst, place) : s->sum[i];
+        s->place[i] = place;
+        s->sum[i] += values[k];
+    }
+    for (int64_t i = 0; i < s->size; i++) {
+        if (s->place[i] >= 0) {
+            dst[s->place[i]] =
+                dtype == WEFT_BF16 ? wf_bf16_of_f32(s->sum[i]) : wf_f16_of_f32(s->sum[i]);
+        }
+    }
+}
+
+static int add_few_halves(wf_exec *e, const add_args *a)
+{
+    wf_dense in;
+    int code = wf_dense_of(&e->src[2], WEFT_F32, &in, e->why);
+    if (code) {
+        return code;
+    }
+    sums s = {.size = 2, .shift = 63};
+    for (; s.size < 2 * a->count; s.size *= 2) {
+        s.shift--;
+    }
+    const size_t bytes = wf_scratch_bytes(s.size, sizeof *s.place + sizeof *s.sum);
+    s.place = bytes ? wf_scratch(bytes) : NULL;
+    if (s.place) {
+        s.sum = (float *)(void *)(s.place + s.size);
+        wf_copy(&e->dst[0], &e->src[0]);
+        add_to_sums(&s, a, in.data, e->dst[0].data, e->dst[0].dtype);
+        wf_scratch_free(s.place, bytes);
+    } else {
+        code = wf_no_memory(e->why, bytes);
+    }
+    wf_dense_free(&in);
+    return code;
+}
+
+/* Halves of their own type that are added to halves, or f32. */
+static bool adds_halves(const wf_exec *e)
+{
+    const int to = e->dst[0].dtype;
+    return (to == WEFT_F16 || to == WEFT_BF16) && e->src[0].dtype == to &&
+           (WF_BIT(e->src[2].dtype) & WF_DT_F) && e->src[2].dtype != WEFT_F64 &&
+           wf_view_is_contiguous(&e->dst[0]);
+}
+
+/* Can they be added so, and is that less than to widen all? */
+static bool few_halves(const wf_exec *e, const add_args *a)
+{
+    enum { FEW = 32 };
+    return !a->along && a->inner == 1 && a->count <= a->extent / FEW && a->extent > 1 &&
+           wf_view_numel(&e->dst[0]) == a->extent && adds_halves(e);
+}
+
 /* Can halves be added a row at a time? */
 static bool halves_in_rows(const wf_exec *e, const add_args *a)
 {
-    const int to = e->dst[0].dtype;
-    return !a->along && (to == WEFT_F16 || to == WEFT_BF16) && e->src[0].dtype == to &&
-           (WF_BIT(e->src[2].dtype) & WF_DT_F) && e->src[2].dtype != WEFT_F64 &&
-           a->inner >= LEAST_ROW && wf_view_is_contiguous(&e->dst[0]);
+    return !a->along && a->inner >= LEAST_ROW && adds_halves(e);
 }
 
 /* Shared by both rows; `along` is scatter_add. */
@@ -847,7 +929,9 @@ static int exec_add(wf_exec *e, bool along)
         a.count = wf_view_numel(&index);
         a.inner = product(base->dims + axis + 1, base->rank - axis - 1);
     }
-    code = halves_in_rows(e, &a) ? add_half_rows(e, &a) : add_values(e, &a);
+    code = halves_in_rows(e, &a) ? add_half_rows(e, &a)
+           : few_halves(e, &a)   ? add_few_halves(e, &a)
+                                 : add_values(e, &a);
     wf_dense_free(&idx);
     return code;
 }

@@ -86,6 +86,8 @@ static weft_status views_and_movement(outcome *o, weft_tensor x)
     weft_tensor y = weft_add(weft_transpose(x, 0, 1), weft_slice(x, 1, 0, 4, 1));
     TRY(note(o, weft_reshape(y, weft_shape(2, 8))));
     TRY(note(o, weft_index_add(x, 0, i, weft_index_select(x, 0, i))));
+    weft_tensor halves = weft_full(weft_shape(128), 0.5, WEFT_BF16);
+    TRY(note(o, weft_index_add(halves, 0, i, weft_narrow(halves, 0, 0, 4))));
     TRY(weft_sort(x, 1, false, &values, &indices));
     TRY(note(o, weft_take_along(x, 1, indices)));
     TRY(weft_chunk(x, 0, 2, parts));

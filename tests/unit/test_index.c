@@ -249,6 +249,7 @@ Test(index, scatter_add_in_order)
     }
 }
 
+enum { ALL_TO_THREE = 1 << 20 }; /* of a mode: no other places have indices */
 static void check_index_add(int dt, int rank, const int64_t *dims, int64_t axis, int irank,
                             const int64_t *idims, int mode)
 {
@@ -262,6 +263,9 @@ static void check_index_add(int dt, int rank, const int64_t *dims, int64_t axis,
     if (wf_dtype_kind(dt) == 1) {
         fill_ints(&src[0], 0, 3);
         fill_ints(&src[2], 0, 3);
+    }
+    if (mode & ALL_TO_THREE) {
+        fill_ints(&src[1], 0, 3);
     }
     tensor dst;
     must_run(wf_exec_index_add, WF_OP_INDEX_ADD, &(wf_attr){INTS(axis)}, 3, src, &dst);
@@ -299,6 +303,11 @@ Test(index, index_add_in_order)
     for (int k = 0; k < 8; k++) { /* halves a row at a time, some of them nobody's */
         check_index_add(k % 2 ? WEFT_BF16 : WEFT_F16, 3, (int64_t[]){3, 20, k < 4 ? 40 : 1030}, 1,
                         1, (int64_t[]){k < 6 ? 15 : 0}, 8 + k);
+    }
+    for (int k = 0; k < 16; k++) { /* few elements of many halves; at 33 more than few */
+        const int64_t count = k < 12 ? 1000 : k < 14 ? 1 : 33, n = k < 12 ? 40000 + k : 1055;
+        check_index_add(k % 2 ? WEFT_BF16 : WEFT_F16, 1, &n, 0, 1, &count,
+                        k | (k / 2 % 2 ? ALL_TO_THREE : 0));
     }
     /* Along the last axis: rows by fours and the rest. */
     for (int k = 0; k < 8 * (NTYPES - 1); k++) {
