@@ -31,9 +31,11 @@ weft_tensor wf_alias(wf_ctx *c, wf_slot *s)
         a->node = s->node;
         a->node_gen = s->node_gen;
         wf_tnode_at(c->tape, s->node)->refs++;
-    } else if (a && wf_slot_apart(s)) {
-        a->flags |= WF_SLOT_APART;
-        a->node_gen = s->node_gen;
+    } else if (a) {
+        a->node_gen = s->node_gen; /* of a view apart */
+    }
+    if (a) {
+        a->flags |= s->flags & WF_SLOT_APART;
     }
     return h;
 }
@@ -325,7 +327,7 @@ weft_status(weft_retain_grad)(weft_tensor t)
     } else if ((m = wf_meta_attach(c, s, &value, &why)) != NULL) {
         atomic_store_explicit(&m->retain, value, memory_order_relaxed);
         s->st->grad_kept = 1;
-        if (s->st->root) {
+        if (wf_slot_root(s)) {
             wf_tape_keep_gradients(c, s->st);
         }
     } else {

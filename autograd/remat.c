@@ -102,7 +102,7 @@ static bool holds_record(wf_ctx *c, weft_tensor t, const weft_tensor *tensors, i
 {
     bool pinned;
     wf_slot *s = wf_pin(c, t, &pinned, NULL);
-    bool yes = s && s->st->root;
+    bool yes = s && s->st->roots != 0;
     if (s && pinned) {
         wf_unpin(c, s);
     }

@@ -547,13 +547,13 @@ weft_tensor wf_tape_value(wf_ctx *c, wf_ref r, wf_ref user, int which)
         if (n->sort == WF_TN_LEAF) {
             s->flags |= WF_SLOT_REQUIRES_GRAD;
         }
-        s->node_gen = v->st->root_gen;
         if (n->sort != WF_TN_INPUT) {
             s->node = r;
             n->refs++;
         } else {
             s->flags |= WF_SLOT_APART; /* a constant, whatever else is recorded of its memory */
         }
+        s->node_gen = wf_slot_root_gen(s);
         if (n->meta) {
             wf_slot_share_meta(s, n->meta);
         }

@@ -81,7 +81,7 @@ static void slot_set_node(wf_ctx *c, wf_slot *s, wf_ref r)
     wf_tnode_at(t, r)->refs++;
     wf_ref old = s->node;
     s->node = r;
-    s->node_gen = s->st ? s->st->root_gen : 0;
+    s->node_gen = s->st ? wf_slot_root_gen(s) : 0;
     wf_meta *m = s->meta;
     if (old && m && atomic_load_explicit(&m->retain, memory_order_relaxed)) {
         retain_next(t, s, r);
@@ -135,8 +135,8 @@ static wf_ref alias_node(wf_ctx *c, wf_tape *t, wf_slot *s, wf_why *why)
     a.n_dyn = (uint8_t)storage_map(s, dyn);
     wf_type type;
     wf_slot_type(s, &type);
-    const wf_ref r =
-        append_unary(t, WF_OP_AS_STRIDED, &type, &a, s->st->root, wf_slot_device(s), WF_TN_ALIAS);
+    const wf_ref r = append_unary(t, WF_OP_AS_STRIDED, &type, &a, wf_slot_root(s),
+                                  wf_slot_device(s), WF_TN_ALIAS);
     if (!r) {
         wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
         return 0;
@@ -153,7 +153,7 @@ static inline wf_ref known_node(const wf_ctx *c, const wf_slot *s)
 {
     const wf_storage *st = s->st;
     return s->context == c->id &&
-                   (st->root == 0 || (s->node_gen == st->root_gen && st->root_ctx == c->id))
+                   (wf_slot_root(s) == 0 || (s->node_gen == wf_slot_root_gen(s) && st->root_ctx == c->id))
                ? s->node
                : 0;
 }
@@ -167,7 +167,7 @@ wf_ref wf_tape_node_of(wf_ctx *c, wf_slot *s, wf_why *why)
     }
     bool leaf = (s->flags & WF_SLOT_REQUIRES_GRAD) != 0;
     bool mine = s->context == c->id;
-    const bool root = s->st->root != 0 && !wf_slot_apart(s);
+    const bool root = wf_slot_root(s) != 0 && !wf_slot_apart(s);
     if (!leaf && s->node && !mine && !(root && s->st->root_ctx == c->id)) {
         wf_fail(why, WEFT_EGRAD, "an operand was computed with gradients on another thread");
         wf_hint(why, "weft_detach it there, or use it under weft_no_grad_begin");
@@ -180,7 +180,7 @@ wf_ref wf_tape_node_of(wf_ctx *c, wf_slot *s, wf_why *why)
         return 0;
     }
     if (mine && s->node) { /* a leaf stays one, used before its memory was written or not */
-        if (root && !leaf && s->node_gen != s->st->root_gen) {
+        if (root && !leaf && s->node_gen != wf_slot_root_gen(s)) {
             return alias_node(c, t, s, why);
         }
         return s->node;
@@ -619,12 +619,12 @@ static wf_ref root_before(wf_ctx *c, wf_tape *t, wf_slot *s, bool *plain, wf_why
         *plain = true;
         return 0;
     }
-    if (s->st->root) {
+    if (wf_slot_root(s)) {
         if (s->st->root_ctx != c->id) {
             wf_fail(why, WEFT_EGRAD, "the target was written with gradients on another thread");
             return 0;
         }
-        return s->st->root;
+        return wf_slot_root(s);
     }
     if (!s->node || s->context != c->id) {
         *plain = true;
@@ -685,13 +685,18 @@ static wf_ref append_update(wf_ctx *c, wf_slot *s, wf_ref old, wf_ref v)
     return r;
 }
 
-static void set_root(wf_ctx *c, wf_storage *st, wf_ref root)
+/* Something was recorded that was written through s: those that share its history have it from now on. */
+static void set_root(wf_ctx *c, wf_slot *s, wf_ref root)
 {
-    const wf_ref was = st->root;
+    wf_storage *st = s->st;
+    const bool apart = (s->flags & WF_SLOT_APART) != 0;
+    wf_ref *of = apart ? &st->root_of_apart : &st->root;
+    const wf_ref was = *of;
     wf_tnode_at(c->tape, root)->refs++;
-    st->root = root;
+    *of = root;
     st->root_ctx = c->id;
-    st->root_gen++;
+    st->root_gen += !apart;
+    st->root_gen_of_apart += apart;
     if (was) {
         wf_tape_release_now(c->tape, was);
     }
@@ -703,7 +708,7 @@ static bool is_kept_of(const wf_ctx *c, const wf_slot *s, const wf_storage *st)
     const wf_meta *m = s->meta;
     return s->st == st && s->context == c->id && m && !(s->flags & WF_SLOT_REQUIRES_GRAD) &&
            atomic_load_explicit(&m->retain, memory_order_relaxed) && !wf_slot_apart(s) &&
-           st->root && st->root_ctx == c->id;
+           wf_slot_root(s) && st->root_ctx == c->id;
 }
 
 /* The value of its memory becomes one that what s shows is written into, so that the gradient of s is that of all who read the memory
@@ -713,12 +718,12 @@ static bool pass_through(wf_ctx *c, wf_slot *s)
     if (!known_node(c, s) && !alias_node(c, c->tape, s, NULL)) {
         return false;
     }
-    if (s->st->root == s->node || !wf_map_is_injective(s->rank, wf_dims(s), wf_strides(s))) {
+    if (wf_slot_root(s) == s->node || !wf_map_is_injective(s->rank, wf_dims(s), wf_strides(s))) {
         return true;
     }
-    const wf_ref r = append_update(c, s, s->st->root, s->node);
+    const wf_ref r = append_update(c, s, wf_slot_root(s), s->node);
     if (r) {
-        set_root(c, s->st, r);
+        set_root(c, s, r);
     }
     return r != 0;
 }
@@ -740,7 +745,7 @@ void wf_tape_keep_gradients(wf_ctx *c, wf_storage *st)
     k = 0; /* their nodes are the latest */
     while ((s = wf_next_live(c, c, &k, &pinned, NULL))) {
         if (is_kept_of(c, s, st)) {
-            s->node_gen = st->root_gen;
+            s->node_gen = wf_slot_root_gen(s);
         }
         if (pinned) {
             wf_unpin(c, s);
@@ -763,6 +768,10 @@ static int hook_store(wf_ctx *c, wf_slot *dst, wf_slot *value, wf_why *why)
     }
     if (plain && !wf_slot_tracked(value)) {
         return 0;
+    }
+    if (dst->st->roots && dst->st->root_ctx != c->id) {
+        return wf_fail(why, WEFT_EGRAD,
+                       "the target's memory was written with gradients on another thread");
     }
     wf_ref v = wf_tape_node_of(c, value, why);
     if (!v) {
@@ -791,9 +800,8 @@ static int hook_store(wf_ctx *c, wf_slot *dst, wf_slot *value, wf_why *why)
         return wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
     }
     wf_storage *st = dst->st;
-    const bool apart = wf_slot_apart(dst), first = !st->root;
-    set_root(c, st, root);
-    st->root_apart = apart ? st->root_gen : st->root_apart;
+    const bool first = !wf_slot_root(dst);
+    set_root(c, dst, root);
     if (first && (all || last)) {
         wf_tape_discard(c, old); /* made to be updated */
     }

@@ -223,20 +223,22 @@ static void drop_storage(wf_ctx *c, wf_storage *st)
             refs == 2 && c->recorder &&
             atomic_load_explicit(&st->recorder, memory_order_relaxed) == c->recorder;
         /* in this order: only who is alone may look at the root */
-        if (traced && !st->root) {
+        if (traced && !st->roots) {
             atomic_store_explicit(&st->refs, 1, memory_order_relaxed);
             c->recorder->dead(c->recorder, st);
             return;
         }
-        if (refs == 1 && !st->root) {
+        if (refs == 1 && !st->roots) {
             wf_storage_release(st);
             return;
         }
-        if (wf_storage_uncount(st, &st->handles) == 0 && st->root) {
-            wf_ref root = st->root;
-            st->root = 0;
-            if (wf_tape_api) {
-                wf_tape_api->release(c, st->root_ctx, root);
+        if (wf_storage_uncount(st, &st->handles) == 0 && st->roots) {
+            const wf_ref roots[] = {st->root, st->root_of_apart};
+            st->roots = 0;
+            for (int i = 0; i < 2; i++) {
+                if (roots[i] && wf_tape_api) {
+                    wf_tape_api->release(c, st->root_ctx, roots[i]);
+                }
             }
         }
         wf_storage_release(st);

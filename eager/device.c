@@ -189,7 +189,7 @@ static int may_move(wf_ctx *c, const wf_slot *s, int device, wf_why *why)
     const wf_tape_hooks *tape = wf_tape_api;
     bool plain =
         s->node == 0 || (s->context == c->id && tape && c->tape && tape->leaf(c, s->node, device));
-    if (!plain || s->st->root != 0) {
+    if (!plain || s->st->roots != 0) {
         wf_fail(why, WEFT_EGRAD, "its value has a recorded history");
         wf_hint(why, "move results with weft_to(x, device)");
         return why->code;

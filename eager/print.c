@@ -412,7 +412,7 @@ static void put_suffix(text *t, const wf_slot *slot, const wf_type *type)
     } else if (wf_slot_tracked(slot)) {
         char name[WF_NAME_SIZE];
         const wf_ctx *c = wf_ctx_get();
-        const char *op = slot->st->root     ? wf_write_name(slot->st->write_op, name)
+        const char *op = wf_slot_root(slot) ? wf_write_name(slot->st->write_op, name)
                          : wf_tape_api && c ? wf_tape_api->maker(c, slot)
                                             : NULL;
         add_str(t, op ? " recorded by " : " recorded");

@@ -28,7 +28,7 @@ typedef struct quick {
     wf_slot *wide;    /* the tensor of the highest rank, the first of them */
     unsigned pins;    /* see let_go */
     int dtype;        /* of all tensors */
-    uint32_t tracked; /* not 0: one of them is */
+    uint64_t tracked; /* not 0: one of them is */
 } quick;
 
 /* Operands of one type that the row takes, beside numbers that do not lift it and that it holds; slot NULL: a number. */
@@ -54,7 +54,7 @@ ALWAYS bool take(wf_ctx *c, quick *q, wf_op op, const int nsrc, const weft_tenso
             return false;
         }
         q->dtype = s->dtype;
-        q->tracked |= (s->flags & WF_SLOT_REQUIRES_GRAD) | s->node | s->st->root;
+        q->tracked |= (s->flags & WF_SLOT_REQUIRES_GRAD) | s->node | s->st->roots;
         q->wide = !q->wide || s->rank > q->wide->rank ? s : q->wide;
     }
     return q->wide && (types & WF_BIT(q->dtype)) &&

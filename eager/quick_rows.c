@@ -36,7 +36,7 @@ typedef struct row_call {
     const weft_tensor *src;
     weft_tensor *dst;
     wf_slot *slot[WF_QUICK_ROW_SRC];
-    uint32_t tracked;
+    uint64_t tracked;
     unsigned pins;
 } row_call;
 
@@ -54,7 +54,7 @@ static bool open_call(row_call *k)
         if (!s || !is_plain(s->st, NULL)) {
             return false;
         }
-        k->tracked |= (s->flags & WF_SLOT_REQUIRES_GRAD) | s->node | s->st->root;
+        k->tracked |= (s->flags & WF_SLOT_REQUIRES_GRAD) | s->node | s->st->roots;
     }
     return true;
 }

@@ -34,9 +34,15 @@ typedef struct wf_storage {
     _Atomic int32_t refs;
     _Atomic int32_t handles;
     _Atomic uint32_t version;
-    uint32_t root_gen;   /* recorded in-place writes so far */
-    wf_ref root;         /* node of the whole storage after the last recorded write, or 0 */
-    uint32_t root_ctx;   /* context whose tape root belongs to */
+    uint32_t root_gen; /* recorded in-place writes so far: wf_slot_root_gen */
+    union {
+        struct {
+            wf_ref root; /* node of the whole storage after the last recorded write, or 0 */
+            wf_ref root_of_apart; /* the same of writes through views apart: wf_slot_root */
+        };
+        uint64_t roots;
+    };
+    uint32_t root_ctx;   /* context whose tape they belong to */
     uint16_t write_op;   /* last write, or what failed on it: an op, or a wf_write; for messages */
     uint8_t inline_data; /* wf_storage_kind */
     uint8_t read_only;
@@ -47,8 +53,6 @@ typedef struct wf_storage {
     uint8_t shared; /* other threads may hold references: they are counted by locked instructions */
     uint8_t grad_kept;    /* weft_retain_grad of a tensor on it */
     _Atomic int32_t held; /* references among refs that traces hold: sources, and virtual results */
-    uint32_t
-        root_apart; /* root_gen of the last recorded write through a view apart (wf_slot_apart) */
     _Atomic uint64_t
         broken; /* error number of a write that failed half-way, WF_ARRIVING, 0 = sound */
     const char *write_site;
@@ -62,6 +66,7 @@ typedef struct wf_storage {
     struct wf_recorder *_Atomic recorder;
     struct wf_storage *next, *prev;
     uint32_t value;
+    uint32_t root_gen_of_apart; /* the same through views apart */
 } wf_storage;
 
 /* `broken` of host memory that a device is still copying into (eager/device.h): what looks at `broken` before it touches
@@ -121,7 +126,7 @@ typedef struct wf_slot {
     uint32_t context;
     uint8_t dtype, rank, flags, pad;
     wf_ref node;       /* tape node of the value (context's tape) */
-    uint32_t node_gen; /* root_gen of the storage when node was taken, or the view apart made */
+    uint32_t node_gen; /* wf_slot_root_gen when node was taken, or the view apart made */
     /* A trace's note on a view it has recorded: in trace `noted`, while the storage's value is seen_base,
      * the view's value is seen. Only slots of the tracing thread's own scopes carry one. */
     uint32_t noted, seen_base, seen;
@@ -641,8 +646,8 @@ static inline void wf_storage_begin_virtual(wf_storage *st, size_t nbytes, int d
     atomic_store_explicit(&st->handles, 0, memory_order_relaxed);
     atomic_store_explicit(&st->version, 0, memory_order_relaxed);
     st->root_gen = 0;
-    st->root_apart = 0;
-    st->root = 0;
+    st->root_gen_of_apart = 0;
+    st->roots = 0;
     st->grad_kept = 0;
     st->write_op = 0;
     st->write_site = NULL;
@@ -842,23 +847,37 @@ static inline bool wf_grad_enabled(const wf_ctx *c)
     return c->grad_off == 0;
 }
 /* A view that weft_detach made, or that was made of a value with a history where recording was off, and views of it, have no part
- * in what is recorded of their memory: it is a constant to them, and a write through another alias leaves it one. They have one
- * again when something is recorded that was written through such a view: what they show then is theirs. */
+ * in what is recorded of their memory: it is a constant to them, and a write through another alias leaves it one. What is recorded
+ * that was written through such a view is the history of those that are there, and of no other alias: as if they were another
+ * tensor, whose memory happens to be the same. */
+static inline wf_ref wf_slot_root(const wf_slot *s)
+{
+    return (s->flags & WF_SLOT_APART) != 0 ? s->st->root_of_apart : s->st->root;
+}
+static inline uint32_t wf_slot_root_gen(const wf_slot *s)
+{
+    return (s->flags & WF_SLOT_APART) != 0 ? s->st->root_gen_of_apart : s->st->root_gen;
+}
 static inline bool wf_slot_apart(const wf_slot *s)
 {
-    return (s->flags & WF_SLOT_APART) != 0 && s->node == 0 && s->st->root_apart <= s->node_gen;
+    return (s->flags & WF_SLOT_APART) != 0 && s->node == 0 &&
+           s->st->root_gen_of_apart == s->node_gen;
 }
 /* Is the value tracked: a leaf that requires grad, a result with a tape node, or memory that a recorded
  * write through an alias changed? */
 static inline bool wf_slot_tracked(const wf_slot *s)
 {
     return (s->flags & WF_SLOT_REQUIRES_GRAD) != 0 || s->node != 0 ||
-           (s->st && s->st->root != 0 && !wf_slot_apart(s));
+           (s->st && wf_slot_root(s) != 0 && !wf_slot_apart(s));
 }
 /* r, a view of s on its memory, was made by op, and recorded if that was wanted. */
 static inline void wf_slot_view_made(const wf_ctx *c, wf_op op, const wf_slot *s, wf_slot *r)
 {
     if (__builtin_expect(r->node != 0, 0)) {
+        if (__builtin_expect((s->flags & WF_SLOT_APART) != 0, 0)) {
+            r->flags |= WF_SLOT_APART;
+            r->node_gen = s->st->root_gen_of_apart;
+        }
         return;
     }
     const bool cut = op == WF_OP_DETACH || (!wf_grad_enabled(c) && wf_slot_tracked(s));
@@ -867,7 +886,7 @@ static inline void wf_slot_view_made(const wf_ctx *c, wf_op op, const wf_slot *s
         r->flags |= op == WF_OP_DETACH ? 0
                     : cut              ? WF_SLOT_UNRECORDED
                                        : s->flags & WF_SLOT_UNRECORDED;
-        r->node_gen = cut ? s->st->root_gen : s->node_gen;
+        r->node_gen = cut ? s->st->root_gen_of_apart : s->node_gen;
     }
 }
 /* Does a write to s need a look at the tape, where recording is on? */

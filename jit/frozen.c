@@ -68,7 +68,7 @@ void wf_frozen_arm(wf_frozen *z, const wf_frozen *before, wf_fn *fn, const int32
 static bool has_history(const wf_trace *t, const wf_slot *s)
 {
     return t->backwards != t->c->backwards && wf_slot_tracked(s) &&
-           (!(s->flags & WF_SLOT_REQUIRES_GRAD) || s->st->root != 0);
+           (!(s->flags & WF_SLOT_REQUIRES_GRAD) || s->st->roots != 0);
 }
 
 /* The argument whose gradient lies in st; -1: of none. */
@@ -190,7 +190,7 @@ static bool describe_sources(wf_frozen *z, wf_trace *t, const wf_frozen_args *a,
         s->bumps = atomic_load(&o->st->version) - o->version;
         s->write_op = o->st->write_op;
         s->write_site = o->st->write_site;
-        if (o->st->root) {
+        if (o->st->roots) {
             return wf_frozen_refuse(reason, "a tensor that is written takes part in gradients");
         }
         if (s->arg >= 0) {

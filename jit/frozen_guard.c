@@ -391,7 +391,7 @@ static bool guard_captured(const wf_frozen *z, const wf_frozen_args *a, char *re
         wf_hold how;
         wf_slot *slot = wf_take_hold(c, s->handle, &how);
         bool ok = slot && slot->st == s->st && wf_slot_tracked(slot) == s->tracked &&
-                  !s->st->root && wf_frozen_hooks(slot) == s->hooks;
+                  !s->st->roots && wf_frozen_hooks(slot) == s->hooks;
         if (slot) {
             wf_end_hold(c, slot, how);
         }

@@ -34,7 +34,7 @@ typedef struct quick {
     weft_tensor *dst;
     wf_slot *slot[MOST]; /* NULL: a number, or absent */
     unsigned pins;       /* see let_go */
-    uint32_t tracked;    /* not 0: one of them is */
+    uint64_t tracked;    /* not 0: one of them is */
 } quick;
 
 /* The op has failed after results were made. */
@@ -52,7 +52,7 @@ ALWAYS wf_slot *operand(quick *k, int i)
     wf_slot *s = k->slot[i] = f.slot;
     k->pins |= f.pinned << i;
     if (s) {
-        k->tracked |= (s->flags & WF_SLOT_REQUIRES_GRAD) | s->node | s->st->root;
+        k->tracked |= (s->flags & WF_SLOT_REQUIRES_GRAD) | s->node | s->st->roots;
     }
     return s;
 }
@@ -89,7 +89,7 @@ typedef struct met {
     int dtype;               /* that values are in */
     bool numbers, unread;    /* there are some; tensors without a note */
     unsigned pins;           /* see let_go */
-    uint32_t tracked;        /* not 0: one of them is */
+    uint64_t tracked;        /* not 0: one of them is */
 } met;
 
 /* Operand i, a tensor, pinned. What has a note is a tensor of this segment: the trace has looked at it. */
@@ -100,7 +100,7 @@ ALWAYS bool meet(met *k, wf_trace *t, int i, weft_tensor h)
     if (__builtin_expect(!s, 0)) {
         return false;
     }
-    k->tracked |= (s->flags & WF_SLOT_REQUIRES_GRAD) | s->node | s->st->root;
+    k->tracked |= (s->flags & WF_SLOT_REQUIRES_GRAD) | s->node | s->st->roots;
     if (__builtin_expect(!f.pinned && wf_trace_is_noted_here(t, s), 1)) {
         k->v[i] = s->seen;
     } else {

@@ -504,6 +504,112 @@ Test(constants, a_leaf_stays_one)
     }
 }
 
+/* 2 w, 2 w, (2, 2, 1) w: by an op, in place, in place in part. */
+static weft_tensor with_history(weft_tensor w, int how)
+{
+    if (how == 0) {
+        return weft_mul(w, weft_f(2));
+    }
+    weft_tensor h = weft_clone(w);
+    weft_mul_(how == 1 ? h : weft_slice(h, 0, 0, 2, 1), weft_f(2));
+    return h;
+}
+
+/* What is written with a history through a detached view is that view's: the memory's other aliases keep their own, as in PyTorch. */
+Test(constants, a_base_keeps_its_history)
+{
+    for (int n = 0; n < 24; n++) {
+        const int how = n % 3;
+        const bool whole = n / 3 & 1, again = n / 6 & 1, traced = n / 12;
+        static const float values[3] = {1, 2, 3};
+        static const double by_w[3][3] = {{2, 2, 2}, {2, 2, 2}, {2, 2, 1}};
+        weft_scope sc = weft_scope_begin();
+        weft_jit *j = traced ? weft_jit_trace(NULL, NULL, .always_record = true) : NULL;
+        weft_tensor w = weft_clone(weft_from_data(values, weft_shape(3), WEFT_F32)), g[2];
+        const weft_tensor v = weft_ones(weft_shape(3), WEFT_F32);
+        weft_requires_grad_(w, true);
+        weft_requires_grad_(v, true);
+        cr_assert_eq(j ? weft_jit_begin(j) : WEFT_OK, WEFT_OK);
+        const weft_tensor h = with_history(w, how), d = weft_detach(h);
+        const weft_tensor part = weft_slice(d, 0, 0, 2, 1), base = weft_unsqueeze(h, 0);
+        cr_assert_eq(whole ? weft_mul_(d, v) : weft_mul_(part, weft_slice(v, 0, 0, 2, 1)), WEFT_OK,
+                     "%s", weft_last_error());
+        cr_expect(weft_requires_grad(d) && weft_requires_grad(part) && weft_requires_grad(h));
+        if (again) {
+            cr_assert_eq(weft_mul_(h, weft_f(3)), WEFT_OK, "%s", weft_last_error());
+        }
+        weft_tensor y = weft_add(weft_sum(h), weft_sum(weft_mul(d, weft_f(10))));
+        y = weft_add(y, weft_add(weft_sum(base), weft_sum(part)));
+        const weft_tensor in[2] = {w, v};
+        cr_assert_eq(
+            weft_grad_of(.outputs = &y, .n_outputs = 1, .inputs = in, .n_inputs = 2, .grads = g),
+            WEFT_OK, "%d: %s", n, weft_last_error());
+        cr_assert_eq(j ? weft_jit_end(j) : WEFT_OK, WEFT_OK, "%s", weft_last_error());
+        for (int i = 0; i < 3; i++) {
+            double got[2][3];
+            cr_assert_eq(weft_to_array(g[0], got[0], 3, WEFT_F64), WEFT_OK);
+            cr_assert_eq(weft_to_array(g[1], got[1], 3, WEFT_F64), WEFT_OK);
+            const double at = by_w[how][i] * (double)values[i];
+            cr_expect_eq(got[0][i], 2 * by_w[how][i] * (again ? 3 : 1), "%d: [%d] by w %g", n, i,
+                         got[0][i]);
+            cr_expect_eq(got[1][i],
+                         i < 2   ? 11 * at
+                         : whole ? 10 * at
+                                 : 0,
+                         "%d: [%d] by v %g", n, i, got[1][i]);
+        }
+        weft_jit_free(j);
+        weft_scope_end(sc);
+        cr_assert_eq(weft_tape_nodes(), 0, "%d", n);
+    }
+    /* A value that was saved is missed; memory without a history gets none. */
+    weft_scope sc = weft_scope_begin();
+    weft_tensor w = weft_ones(weft_shape(3), WEFT_F32), z = weft_zeros(weft_shape(3), WEFT_F32);
+    weft_requires_grad_(w, true);
+    const weft_tensor h = weft_mul(w, weft_f(2)), y = weft_sum(weft_square(h));
+    cr_assert_eq(weft_mul_(weft_detach(h), w), WEFT_OK, "%s", weft_last_error());
+    cr_expect_eq(weft_backward(y), WEFT_EGRAD);
+    cr_assert_eq(weft_add_(weft_detach(z), w), WEFT_OK, "%s", weft_last_error());
+    cr_expect(!weft_requires_grad(z) && !weft_requires_grad(weft_mul(z, z)));
+    weft_scope_end(sc);
+}
+
+static int calls;
+static weft_tensor count_call(void *user, weft_tensor g)
+{
+    (void)user;
+    calls++;
+    return g;
+}
+
+/* A write through a detached view is none to the base's value: its hooks see what is used of it before and after, and its kept gradient is
+ * of both, as in PyTorch. */
+Test(constants, a_base_keeps_its_hooks_and_kept_gradient)
+{
+    for (int written = 0; written < 2; written++) {
+        weft_scope sc = weft_scope_begin();
+        weft_tensor w = weft_ones(weft_shape(3), WEFT_F32), v = weft_ones(weft_shape(3), WEFT_F32);
+        weft_requires_grad_(w, true);
+        weft_requires_grad_(v, true);
+        weft_tensor y = weft_mul(w, weft_f(2));
+        if (written) {
+            cr_assert_eq(weft_add_(y, v), WEFT_OK);
+        }
+        calls = 0;
+        cr_assert_eq(weft_retain_grad(y), WEFT_OK);
+        cr_assert_neq(weft_register_hook(y, count_call, NULL, NULL), 0);
+        weft_tensor before = weft_sum(y), d = weft_detach(y);
+        cr_assert_eq(weft_add_(d, v), WEFT_OK);
+        cr_assert_eq(weft_backward(weft_add(before, weft_sum(weft_mul(y, weft_f(10))))), WEFT_OK,
+                     "%s", weft_last_error());
+        float g[3];
+        cr_assert_eq(weft_to_array(weft_grad(y), g, 3, WEFT_F32), WEFT_OK, "%s", weft_last_error());
+        cr_expect_eq(calls, 1, "%d: %d", written, calls);
+        cr_expect(g[0] == 11 && g[2] == 11, "%d: %g %g", written, (double)g[0], (double)g[2]);
+        weft_scope_end(sc);
+    }
+}
+
 /* Backpropagation that is cut off by detach, of a state that is written in place: the tape does not grow. */
 Test(constants, a_state_that_is_cut_off_has_no_past)
 {
