@@ -1230,11 +1230,11 @@ int wf_exec_map(wf_op op, int compute, const wf_view *dst, int nsrc, const wf_vi
     memset(c.type, compute, sizeof c.type);
     if (facts[op].kind == KIND_CHOOSE)
         c.type[0] = WEFT_BOOL;
-    bool halves = dst->dtype == WEFT_BF16 || (dst->dtype == WEFT_F16 && op == WF_OP_COPYSIGN);
+    bool halves = dst->dtype == WEFT_BF16 || dst->dtype == WEFT_F16;
     for (int k = 0; k < nsrc; k++)
         halves &= src[k].dtype == dst->dtype;
     if (halves) {
-        const wf_map_fn half = c.k->half(op);
+        const wf_map_fn half = c.k->half(op, dst->dtype == WEFT_BF16);
         if (half) {
             c.fn = half;
             c.out = dst->dtype;

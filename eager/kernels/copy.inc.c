@@ -1168,7 +1168,7 @@ extern const wf_map_fn WF_SYM(wf_map_u8)[], WF_SYM(wf_map_i8)[], WF_SYM(wf_map_i
     WF_SYM(wf_map_i32)[], WF_SYM(wf_map_i64)[], WF_SYM(wf_map_f32)[], WF_SYM(wf_map_f64)[];
 extern const bool WF_SYM(wf_map_past)[];
 void WF_SYM(wf_depthwise_sums)(const wf_depthwise *d);
-extern wf_map_fn WF_SYM(wf_map_half)(wf_op op);
+extern wf_map_fn WF_SYM(wf_map_half)(wf_op op, bool bf16);
 extern const wf_map_fn WF_SYM(wf_vjp_f32)[][WF_VJP_MAX], WF_SYM(wf_vjp_f64)[][WF_VJP_MAX];
 extern const wf_cast_fn WF_SYM(wf_cast)[][WF_NDTYPE], WF_SYM(wf_cast_past)[][WF_NDTYPE];
 

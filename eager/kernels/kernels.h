@@ -73,10 +73,10 @@ typedef struct wf_depthwise {
 typedef struct wf_kernels {
     /* [op], elementwise rows only */
     const wf_map_fn *map[WF_NCT];
-    const bool *past;                      /* f32 only */
-    wf_map_fn (*half)(wf_op op);           /* from bf16 to bf16; NULL: by way of f32 */
-    const wf_map_fn (*vjp[2])[WF_VJP_MAX]; /* f32, f64: [op][operand]; srcs g, operands, y */
-    const wf_cast_fn (*cast)[WF_NDTYPE];   /* [to][from]; from == to copies */
+    const bool *past;                       /* f32 only */
+    wf_map_fn (*half)(wf_op op, bool bf16); /* of bf16 or f16 to the same; NULL: by way of f32 */
+    const wf_map_fn (*vjp[2])[WF_VJP_MAX];  /* f32, f64: [op][operand]; srcs g, operands, y */
+    const wf_cast_fn (*cast)[WF_NDTYPE];    /* [to][from]; from == to copies */
     /* [to][from] with non-temporal stores, dst aligned to 64 bytes; NULL where there is none */
     const wf_cast_fn (*cast_past)[WF_NDTYPE];
     const wf_pack_fn *pack;    /* [width] */

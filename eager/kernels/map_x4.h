@@ -41,12 +41,26 @@
 #define WF_X4_VJP_SILU ~, 1
 #endif
 
-/* Rows that also run from bf16 to bf16, widening and rounding registers beside the body: bf16 tiles that go by way of f32 ones
- * take twice as long where the body is one step, and with AVX-512 a fifth more where it is a polynomial. */
+/* Rows that also run from halves to halves, widening and rounding registers beside the body: tiles of halves that go by way of f32 ones
+ * take twice as long where the body is one step, and with AVX-512 a fifth more where it is a polynomial. (What is done by
+ * bits alone: map_x4.inc.c.) */
 #if defined(__AVX2__)
 #define WF_X4_HALF_ADD ~, 1
 #define WF_X4_HALF_SUB ~, 1
 #define WF_X4_HALF_MUL ~, 1
+#define WF_X4_HALF_DIV ~, 1
+#define WF_X4_HALF_SQUARE ~, 1
+#define WF_X4_HALF_RECIPROCAL ~, 1
+#define WF_X4_HALF_LERP ~, 1
+#define WF_X4_HALF_ADDCMUL ~, 1
+#define WF_X4_F16_ADD ~, 1
+#define WF_X4_F16_SUB ~, 1
+#define WF_X4_F16_MUL ~, 1
+#define WF_X4_F16_DIV ~, 1
+#define WF_X4_F16_SQUARE ~, 1
+#define WF_X4_F16_RECIPROCAL ~, 1
+#define WF_X4_F16_LERP ~, 1
+#define WF_X4_F16_ADDCMUL ~, 1
 #endif
 #if defined(__AVX512BW__)
 #define WF_X4_HALF_GELU ~, 1
@@ -60,6 +74,7 @@
 #define WF_X1_FN(NAME) WF_SYM(wf_x1_##NAME) /* the same one register at a time, for few elements */
 #define WF_VJP_ON_X4(NAME) WF_PROBE(WF_X4_VJP_##NAME)
 #define WF_HALF_ON_X4(NAME) WF_PROBE(WF_X4_HALF_##NAME)
+#define WF_F16_ON_X4(NAME) WF_PROBE(WF_X4_F16_##NAME)
 #define WF_X4_VJP_FN(NAME) WF_SYM(wf_x4_vjp_##NAME)
 #define WF_X1_VJP_FN(NAME) WF_SYM(wf_x1_vjp_##NAME)
 #define WF_X4_DECLARE_VJP_0(NAME)

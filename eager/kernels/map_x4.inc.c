@@ -1,12 +1,13 @@
 /*
  * eager/kernels/map_x4.inc.c -- the rows of map_x4.h four registers at a time. AVX2 has half as many, which
- * hold two. Some rows run from bf16 to bf16, too.
+ * hold two. Some rows run from halves to halves, too.
  */
 #if defined(__AVX512F__)
 #define WF_REGISTERS 4
 #else
 #define WF_REGISTERS 2
 #endif
+#include <stdbool.h>
 #include <string.h>
 
 #include "eager/kernels/bf16_vec.h"
@@ -31,11 +32,99 @@ static void half_COPYSIGN(void *dst, const void *const *src, size_t n, unsigned 
     }
 }
 
-/* -- bf16 to bf16 ------------------------------------------------------------------------------------ */
+/* Bits of halves as integers in the order of the values, -0 below +0; every NaN is `nan`, from which one comes back. */
+enum {
+    BITS_BELOW = 0x7FFF,
+    INF_BF16 = 0x7F80,
+    INF_F16 = 0x7C00,
+    ABOVE_ALL = 0x7FFF,
+    BELOW_ALL = -0x8000
+};
+WF_INLINE int16_t half_key(uint16_t u, int16_t inf, int16_t nan)
+{
+    const int16_t s = (int16_t)u, size = (int16_t)(u & BITS_BELOW);
+    return size > inf ? nan : (int16_t)(s ^ (s >> 15 & BITS_BELOW));
+}
+WF_INLINE uint16_t half_of_key(int16_t k)
+{
+    return (uint16_t)(k ^ (k >> 15 & BITS_BELOW));
+}
+#define LARGER(a, b) ((a) > (b) ? (a) : (b))
+#define SMALLER(a, b) ((a) < (b) ? (a) : (b))
+#define HALF_MOST(NAME, type, INF, NONE, OP)                                                       \
+    static void half_##NAME##_##type(void *dst, const void *const *src, size_t n, unsigned bcast)  \
+    {                                                                                              \
+        uint16_t *d = dst;                                                                         \
+        const uint16_t *a = src[bcast == 1], *b = src[bcast != 1]; /* b is one, if any is */       \
+        const int16_t one = half_key(*b, INF, NONE), first = half_key(*a, INF, NONE);              \
+        if (bcast == 0) {                                                                          \
+            WF_IVDEP for (size_t i = 0; i < n; i++)                                                \
+            {                                                                                      \
+                const int16_t x = half_key(a[i], INF, NONE), y = half_key(b[i], INF, NONE);        \
+                d[i] = half_of_key(OP(x, y));                                                      \
+            }                                                                                      \
+        } else if (bcast < 3) {                                                                    \
+            WF_IVDEP for (size_t i = 0; i < n; i++)                                                \
+            {                                                                                      \
+                const int16_t x = half_key(a[i], INF, NONE);                                       \
+                d[i] = half_of_key(OP(x, one));                                                    \
+            }                                                                                      \
+        } else {                                                                                   \
+            for (size_t i = 0; i < n; i++)                                                         \
+                d[i] = half_of_key(OP(first, one));                                                \
+        }                                                                                          \
+    }
+HALF_MOST(MAXIMUM, BF16, INF_BF16, ABOVE_ALL, LARGER)
+HALF_MOST(MAXIMUM, F16, INF_F16, ABOVE_ALL, LARGER)
+HALF_MOST(MINIMUM, BF16, INF_BF16, BELOW_ALL, SMALLER)
+HALF_MOST(MINIMUM, F16, INF_F16, BELOW_ALL, SMALLER)
+
+/* What is below +0 is +0, but a NaN. */
+#define HALF_RELU(type, INF)                                                                       \
+    static void half_RELU_##type(void *dst, const void *const *src, size_t n, unsigned bcast)      \
+    {                                                                                              \
+        uint16_t *d = dst;                                                                         \
+        const uint16_t *x = src[0], first = *x;                                                    \
+        if (bcast) {                                                                               \
+            for (size_t i = 0; i < n; i++)                                                         \
+                d[i] = (first & BITS_BELOW) > INF || (int16_t)first >= 0 ? first : 0;              \
+            return;                                                                                \
+        }                                                                                          \
+        WF_IVDEP for (size_t i = 0; i < n; i++)                                                    \
+        {                                                                                          \
+            const int16_t s = (int16_t)x[i], size = (int16_t)(s & BITS_BELOW);                     \
+            d[i] = size > INF ? x[i] : s < 0 ? 0 : x[i];                                           \
+        }                                                                                          \
+    }
+HALF_RELU(BF16, INF_BF16)
+HALF_RELU(F16, INF_F16)
+
+/* Kernels by bits alone, or NULL. */
+static wf_map_fn half_bits(wf_op op, bool bf16)
+{
+    return op == WF_OP_COPYSIGN  ? half_COPYSIGN
+           : op == WF_OP_MAXIMUM ? (bf16 ? half_MAXIMUM_BF16 : half_MAXIMUM_F16)
+           : op == WF_OP_MINIMUM ? (bf16 ? half_MINIMUM_BF16 : half_MINIMUM_F16)
+           : op == WF_OP_RELU    ? (bf16 ? half_RELU_BF16 : half_RELU_F16)
+                                 : NULL;
+}
+
+/* -- halves to halves -------------------------------------------------------------------------------- */
 #ifdef WF_HAS_X4
 /* Registers of bf16 as twice as many of f32: even and odd elements of each. */
-WF_INLINE wf_x4 load_halves(const uint16_t *p)
+WF_INLINE wf_x4 load_halves(const uint16_t *p, bool bf16)
 {
+    if (!bf16) {
+#if WF_REGISTERS == 4
+        const __m256i *q = (const void *)p;
+#define LOAD_F16(k) (wf_vec_f32) _mm512_cvtph_ps(_mm256_loadu_si256(q + (k)))
+        return (wf_x4){LOAD_F16(0), LOAD_F16(1), LOAD_F16(2), LOAD_F16(3)};
+#else
+        const __m128i *q = (const void *)p;
+#define LOAD_F16(k) (wf_vec_f32) _mm256_cvtph_ps(_mm_loadu_si128(q + (k)))
+        return (wf_x4){LOAD_F16(0), LOAD_F16(1)};
+#endif
+    }
 #if WF_REGISTERS == 4
     const __m512i u = _mm512_loadu_si512(p), v = _mm512_loadu_si512(p + 32);
     return (wf_x4){(wf_vec_f32)wf_bf16_even(u), (wf_vec_f32)wf_bf16_odd(u),
@@ -45,8 +134,20 @@ WF_INLINE wf_x4 load_halves(const uint16_t *p)
     return (wf_x4){(wf_vec_f32)wf_bf16_even(u), (wf_vec_f32)wf_bf16_odd(u)};
 #endif
 }
-WF_INLINE void store_halves(uint16_t *p, wf_x4 y)
+WF_INLINE void store_halves(uint16_t *p, wf_x4 y, bool bf16)
 {
+    if (!bf16) {
+#if WF_REGISTERS == 4
+        __m256i *q = (void *)p;
+#define STORE_F16(k, v) _mm256_storeu_si256(q + (k), _mm512_cvtps_ph((__m512)(v), 0))
+        STORE_F16(0, y.a), STORE_F16(1, y.b), STORE_F16(2, y.c), STORE_F16(3, y.d);
+#else
+        __m128i *q = (void *)p;
+#define STORE_F16(k, v) _mm_storeu_si128(q + (k), _mm256_cvtps_ph((__m256)(v), 0))
+        STORE_F16(0, y.a), STORE_F16(1, y.b);
+#endif
+        return;
+    }
 #if WF_REGISTERS == 4
     _mm512_storeu_si512(p, wf_bf16_of((__m512)y.a, (__m512)y.b));
     _mm512_storeu_si512(p + 32, wf_bf16_of((__m512)y.c, (__m512)y.d));
@@ -73,8 +174,8 @@ __attribute__((noinline)) static void open_halves(halves *x, const void *s, size
         x->last[i] = *(const uint16_t *)s;
 }
 
-#define WF_X4_HALF_KERNEL(NAME, nsrc, loads, expr)                                                 \
-    static void half_##NAME(void *dst, const void *const *src, size_t n, unsigned bcast)           \
+#define WF_X4_HALF_KERNEL(NAME, nsrc, bf16, loads, expr)                                           \
+    static void NAME(void *dst, const void *const *src, size_t n, unsigned bcast)                  \
     {                                                                                              \
         uint16_t *d = dst, last[WF_X4];                                                            \
         const size_t whole = n / WF_X4 * WF_X4;                                                    \
@@ -82,39 +183,48 @@ __attribute__((noinline)) static void open_halves(halves *x, const void *s, size
         for (int k = 0; k < nsrc; k++)                                                             \
             open_halves(&in[k], src[k], n, bcast >> k & 1);                                        \
         for (size_t i = 0; i < n; i += WF_X4) {                                                    \
-            loads store_halves(i < whole ? d + i : last, expr);                                    \
+            loads(bf16) store_halves(i < whole ? d + i : last, expr, bf16);                        \
         }                                                                                          \
         if (whole < n)                                                                             \
             memcpy(d + whole, last, (n - whole) * sizeof *d);                                      \
     }
-#define WF_HALF_AT(k) load_halves(i < whole ? in[k].s + (i & in[k].mask) : in[k].last)
-#define WF_HALF_1 const wf_x4 x = WF_HALF_AT(0);
-#define WF_HALF_2                                                                                  \
-    const wf_x4 a = WF_HALF_AT(0);                                                                 \
-    const wf_x4 b = WF_HALF_AT(1);
-#define WF_KEEP_HALF(NAME) WF_CAT(WF_KEEP_, WF_HALF_ON_X4(NAME))
-#define UNARY(NAME, name, types, rare, ulp, expr, vjp)                                             \
-    WF_KEEP_HALF(NAME)(WF_X4_HALF_KERNEL(NAME, 1, WF_HALF_1, expr))
+#define WF_HALF_AT(k, bf16) load_halves(i < whole ? in[k].s + (i & in[k].mask) : in[k].last, bf16)
+#define WF_HALF_1(bf16) const wf_x4 x = WF_HALF_AT(0, bf16);
+#define WF_HALF_2(bf16)                                                                            \
+    const wf_x4 a = WF_HALF_AT(0, bf16);                                                           \
+    const wf_x4 b = WF_HALF_AT(1, bf16);
+#define WF_HALF_3(bf16)                                                                            \
+    WF_HALF_2(bf16)                                                                                \
+    const wf_x4 c = WF_HALF_AT(2, bf16);
+#define WF_KEEP_BF16(NAME) WF_CAT(WF_KEEP_, WF_HALF_ON_X4(NAME))
+#define WF_KEEP_F16(NAME) WF_CAT(WF_KEEP_, WF_F16_ON_X4(NAME))
+#define WF_HALVES_OF(NAME, nsrc, loads, expr)                                                      \
+    WF_KEEP_BF16(NAME)                                                                             \
+    (WF_X4_HALF_KERNEL(bf16_##NAME, nsrc, true, loads, expr))                                      \
+        WF_KEEP_F16(NAME)(WF_X4_HALF_KERNEL(f16_##NAME, nsrc, false, loads, expr))
+#define UNARY(NAME, name, types, rare, ulp, expr, vjp) WF_HALVES_OF(NAME, 1, WF_HALF_1, expr)
 #define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b)                                   \
-    WF_KEEP_HALF(NAME)(WF_X4_HALF_KERNEL(NAME, 2, WF_HALF_2, expr))
+    WF_HALVES_OF(NAME, 2, WF_HALF_2, expr)
+#define TERNARY(NAME, name, types, ulp, expr, vjp_a, vjp_b, vjp_c)                                 \
+    WF_HALVES_OF(NAME, 3, WF_HALF_3, expr)
 #include "jit/ir/ops.def"
 
-/* The kernel of a row from bf16 to bf16 (declared by copy.inc.c, whose table has it), COPYSIGN's from f16 to f16, too; NULL: there is
- * none. */
-wf_map_fn WF_SYM(wf_map_half)(wf_op op)
+/* The kernel of a row from halves of a type to such (declared by copy.inc.c, whose table has it); NULL: there is none. */
+wf_map_fn WF_SYM(wf_map_half)(wf_op op, bool bf16)
 {
-    if (op == WF_OP_COPYSIGN)
-        return half_COPYSIGN;
-#define UNARY(NAME, name, types, rare, ulp, expr, vjp)                                             \
-    WF_KEEP_HALF(NAME)(if (op == WF_OP_##NAME) return half_##NAME;)
-#define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b)                                   \
-    WF_KEEP_HALF(NAME)(if (op == WF_OP_##NAME) return half_##NAME;)
+#define WF_HALF_IS(NAME)                                                                           \
+    WF_KEEP_BF16(NAME)                                                                             \
+    (if (bf16 && op == WF_OP_##NAME) return bf16_##NAME;)                                          \
+        WF_KEEP_F16(NAME)(if (!bf16 && op == WF_OP_##NAME) return f16_##NAME;)
+#define UNARY(NAME, name, types, rare, ulp, expr, vjp) WF_HALF_IS(NAME)
+#define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b) WF_HALF_IS(NAME)
+#define TERNARY(NAME, name, types, ulp, expr, vjp_a, vjp_b, vjp_c) WF_HALF_IS(NAME)
 #include "jit/ir/ops.def"
-    return NULL;
+    return half_bits(op, bf16);
 }
 #else
-wf_map_fn WF_SYM(wf_map_half)(wf_op op)
+wf_map_fn WF_SYM(wf_map_half)(wf_op op, bool bf16)
 {
-    return op == WF_OP_COPYSIGN ? half_COPYSIGN : NULL;
+    return half_bits(op, bf16);
 }
 #endif

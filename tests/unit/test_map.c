@@ -436,52 +436,63 @@ Test(map, tails)
         }
 }
 
-/* From bf16 to bf16 some rows round in their own kernel, and signs are copied from half to half of either type: of every value what the way by f32 gives, NaNs included, and at every
- * size around a vector. */
+/* Some rows of halves round in their own kernels, and some look at their bits alone: of every value what the way by f32 gives, NaNs
+ * included, and at every size around a vector. */
 Test(map, halves)
 {
     enum { ALL = 1 << 16 };
-    static const wf_op ops[] = {WF_OP_GELU, WF_OP_SILU, WF_OP_EXP,      WF_OP_ADD,
-                                WF_OP_SUB,  WF_OP_MUL,  WF_OP_COPYSIGN, WF_OP_COPYSIGN};
+    static const wf_op ops[] = {WF_OP_GELU,    WF_OP_SILU,       WF_OP_EXP,     WF_OP_ADD,
+                                WF_OP_SUB,     WF_OP_MUL,        WF_OP_DIV,     WF_OP_SQUARE,
+                                WF_OP_RELU,    WF_OP_RECIPROCAL, WF_OP_LERP,    WF_OP_ADDCMUL,
+                                WF_OP_MAXIMUM, WF_OP_MINIMUM,    WF_OP_COPYSIGN};
     static const enum layout all[3] = {CONTIGUOUS}, scalar[3] = {SCALAR},
-                             second[3] = {CONTIGUOUS, SCALAR};
+                             second[3] = {CONTIGUOUS, SCALAR},
+                             both[3] = {SCALAR, SCALAR, CONTIGUOUS};
     const int64_t dims[] = {ALL};
     const int most = isa_most();
-    for (size_t o = 0; o < sizeof ops / sizeof *ops; o++) {
-        const int half = o == sizeof ops / sizeof *ops - 1 ? WEFT_F16 : WEFT_BF16;
+    for (size_t o = 0; o < 2 * (sizeof ops / sizeof *ops); o++) {
+        const wf_op op = ops[o / 2];
+        const int half = o % 2 ? WEFT_F16 : WEFT_BF16, nsrc = nsrc_of(op);
         const int type[3] = {half, half, half};
         operand x = make(half, 1, dims, CONTIGUOUS), y = make(half, 1, dims, CONTIGUOUS);
-        operand z = make(half, 1, dims, CONTIGUOUS);
-        const int nsrc = nsrc_of(ops[o]);
+        operand z = make(half, 1, dims, CONTIGUOUS), u = make(half, 1, dims, CONTIGUOUS);
         char *want = malloc(ALL * sizeof(uint16_t));
         cr_assert_not_null(want);
-        for (int64_t i = 0; i < ALL; i++) {
-            ((uint16_t *)x.v.data)[i] = (uint16_t)i;
-            ((uint16_t *)z.v.data)[i] = (uint16_t)(i + (i * 40503 >> 8) % 1031);
+        const wf_view src[3] = {x.v, z.v, u.v};
+        for (int turn = 0; turn < (nsrc > 1 ? 2 : 1);
+             turn++) { /* beside near values, and opposites */
+            for (int64_t i = 0; i < ALL; i++) {
+                const int64_t near = i + (i * 40503 >> 8) % 1031;
+                ((uint16_t *)x.v.data)[i] = (uint16_t)i;
+                ((uint16_t *)z.v.data)[i] = (uint16_t)(turn ? i ^ 0x8000 : near);
+                ((uint16_t *)u.v.data)[i] = (uint16_t)(i * 40503 >> 5);
+            }
+            reference(op, WEFT_F32, &y.v, nsrc, src, want);
+            for (int isa = WF_ISA_SSE2; isa <= most; isa++) {
+                wf_set_isa(isa);
+                cr_assert_eq(wf_exec_map(op, WEFT_F32, &y.v, nsrc, src), 0);
+                compare(op, &y.v, want, wf_isa_name(isa));
+            }
+            wf_set_isa(most);
+            cr_assert_eq(wf_exec_map(op, WEFT_F32, &x.v, nsrc, src), 0);
+            compare(op, &x.v, want, "in place");
         }
-        const wf_view src[2] = {x.v, z.v};
-        reference(ops[o], WEFT_F32, &y.v, nsrc, src, want);
-        for (int isa = WF_ISA_SSE2; isa <= most; isa++) {
-            wf_set_isa(isa);
-            cr_assert_eq(wf_exec_map(ops[o], WEFT_F32, &y.v, nsrc, src), 0);
-            compare(ops[o], &y.v, want, wf_isa_name(isa));
-        }
-        wf_set_isa(most);
-        cr_assert_eq(wf_exec_map(ops[o], WEFT_F32, &x.v, nsrc, src), 0);
-        compare(ops[o], &x.v, want, "in place");
         free(x.base);
         free(y.base);
         free(z.base);
+        free(u.base);
         free(want);
-        for (int64_t n = 0; n < 200; n++) {
-            check(ops[o], WEFT_F32, 1, &n, half, CONTIGUOUS, type, all, "tail");
-            check(ops[o], WEFT_F32, 1, &n, half, CONTIGUOUS, type, scalar, "tail");
+        for (int64_t n = 0; n < 200; n += n < 140 ? 1 : 7) {
+            check(op, WEFT_F32, 1, &n, half, CONTIGUOUS, type, all, "tail");
+            check(op, WEFT_F32, 1, &n, half, CONTIGUOUS, type, scalar, "tail");
             if (nsrc > 1)
-                check(ops[o], WEFT_F32, 1, &n, half, CONTIGUOUS, type, second, "tail");
+                check(op, WEFT_F32, 1, &n, half, CONTIGUOUS, type, second, "tail");
+            if (nsrc > 1)
+                check(op, WEFT_F32, 1, &n, half, CONTIGUOUS, type, both, "tail");
         }
         const int64_t two[] = {7, 70};
-        check(ops[o], WEFT_F32, 2, two, half, STRIDED, type,
-              (enum layout[]){TRANSPOSED, CONTIGUOUS}, "views");
+        check(op, WEFT_F32, 2, two, half, STRIDED, type,
+              (enum layout[]){TRANSPOSED, CONTIGUOUS, BROADCAST_COL}, "views");
     }
 }
 
