@@ -162,6 +162,38 @@ typedef struct halves {
     size_t mask; /* of an index; 0: all are one */
     uint16_t last[WF_X4];
 } halves;
+#if WF_REGISTERS == 4
+/* n elements, fewer than WF_X4, as registers or from them. */
+WF_INLINE void move_halves(uint16_t *to, const uint16_t *from, size_t n, bool all)
+{
+    const uint64_t which = ~(UINT64_MAX << n), put = all ? UINT64_MAX : which;
+    const __m512i u = _mm512_maskz_loadu_epi16((__mmask32)which, from);
+    const __m512i v = _mm512_maskz_loadu_epi16((__mmask32)(which >> 32), from + 32);
+    _mm512_mask_storeu_epi16(to, (__mmask32)put, u);
+    _mm512_mask_storeu_epi16(to + 32, (__mmask32)(put >> 32), v);
+}
+__attribute__((noinline)) static void repeat_half(uint16_t *to, const uint16_t *one)
+{
+    const __m512i all = _mm512_set1_epi16((short)*one);
+    _mm512_storeu_si512(to, all);
+    _mm512_storeu_si512(to + 32, all);
+}
+WF_INLINE void open_halves(halves *x, const void *s, size_t n, bool one)
+{
+    const size_t whole = n / WF_X4 * WF_X4;
+    x->s = one ? x->last : s;
+    x->mask = one ? 0 : SIZE_MAX;
+    if (one)
+        repeat_half(x->last, s);
+    else if (whole < n)
+        move_halves(x->last, x->s + whole, n - whole, true);
+}
+#else
+WF_INLINE void move_halves(uint16_t *to, const uint16_t *from, size_t n, bool all)
+{
+    (void)all;
+    memcpy(to, from, n * sizeof *to);
+}
 __attribute__((noinline)) static void open_halves(halves *x, const void *s, size_t n, bool one)
 {
     const size_t whole = n / WF_X4 * WF_X4;
@@ -173,6 +205,7 @@ __attribute__((noinline)) static void open_halves(halves *x, const void *s, size
     for (int i = 0; one && i < WF_X4; i++)
         x->last[i] = *(const uint16_t *)s;
 }
+#endif
 
 #define WF_X4_HALF_KERNEL(NAME, nsrc, bf16, loads, expr)                                           \
     static void NAME(void *dst, const void *const *src, size_t n, unsigned bcast)                  \
@@ -186,7 +219,7 @@ __attribute__((noinline)) static void open_halves(halves *x, const void *s, size
             loads(bf16) store_halves(i < whole ? d + i : last, expr, bf16);                        \
         }                                                                                          \
         if (whole < n)                                                                             \
-            memcpy(d + whole, last, (n - whole) * sizeof *d);                                      \
+            move_halves(d + whole, last, n - whole, false);                                        \
     }
 #define WF_HALF_AT(k, bf16) load_halves(i < whole ? in[k].s + (i & in[k].mask) : in[k].last, bf16)
 #define WF_HALF_1(bf16) const wf_x4 x = WF_HALF_AT(0, bf16);
