@@ -973,11 +973,12 @@ static void wide_task(void *arg, int64_t begin, int64_t end)
         t.p = param(e, e->job->p, kept);
         t.q = param(e, e->job->q, kept);
         char *acc = e->out + ((b * e->classes + class) * g->kept + kept) * size;
-        if (e->job->op == WF_RED_MAX || e->job->op == WF_RED_MIN) {
+        if (e->job->op == WF_RED_MAX || e->job->op == WF_RED_MIN || e->job->compute == WEFT_I64) {
             int64_t share = (t.rows + e->classes - 1) / e->classes;
             int64_t first = class * share < t.rows ? class * share : t.rows - 1;
             int64_t last = first + share < t.rows ? first + share : t.rows;
-            wide_in_order(&t, first, last, acc); /* repeats of the last row change nothing */
+            /* Repeats of the last row change no extreme, and of sums there are none: classes have 64 rows and more. */
+            wide_in_order(&t, first, last, acc);
         } else if (together && t.width >= WF_LANES) {
             bring_rows(together, e->job->x, t.ox + t.row0 * g->rx[0], g->rx[0], g->kx[g->nk - 1],
                        t.rows, t.width);
