@@ -722,21 +722,8 @@ __attribute__((noinline)) static weft_status free_kept(wf_ctx *c, weft_tensor t)
     return WEFT_OK;
 }
 
-weft_status weft_free(weft_tensor t)
+static inline weft_status free_handle(wf_ctx *c, weft_tensor t, bool asked)
 {
-    wf_ctx *c = wf_ctx_get();
-    if (wf_is_followed(c) && t.slot && t.slot < WF_ABSENT_SLOT) {
-        const wf_slot *s = wf_slot_of(c, t);
-        if (!s || s->scope <= c->recorder->outside) {
-            note_outside(c, t, "it frees a tensor from outside");
-        }
-    }
-    return wf_free_handle(t);
-}
-
-weft_status wf_free_handle(weft_tensor t)
-{
-    wf_ctx *c = wf_ctx_get();
     if (!c) {
         return WEFT_ENOMEM;
     }
@@ -744,12 +731,25 @@ weft_status wf_free_handle(weft_tensor t)
         return WEFT_OK;
     }
     wf_slot *s = wf_slot_of(c, t);
+    if (asked && wf_is_followed(c) && (!s || s->scope <= c->recorder->outside)) {
+        note_outside(c, t, "it frees a tensor from outside");
+    }
     if (__builtin_expect(!s, 0)) {
         return free_kept(c, t);
     }
     scope_unlink(c, s);
     destroy_owned(c, s, t.slot);
     return WEFT_OK;
+}
+
+weft_status weft_free(weft_tensor t)
+{
+    return free_handle(wf_ctx_get(), t, true);
+}
+
+weft_status wf_free_handle(weft_tensor t)
+{
+    return free_handle(wf_ctx_get(), t, false);
 }
 
 weft_status weft_assign(weft_tensor *x, weft_tensor value)

@@ -424,7 +424,7 @@ static uint32_t changed_also(const wf_frozen *z, wf_ctx *c, bool dead)
     return z->n_also;
 }
 
-static bool guard_also(const wf_frozen *z, wf_ctx *c, char *reason)
+__attribute__((noinline)) static bool guard_also(const wf_frozen *z, wf_ctx *c, char *reason)
 {
     const uint32_t i = changed_also(z, c, false);
     return i == z->n_also ||
@@ -450,9 +450,9 @@ static int freed_output(const wf_frozen *z, wf_ctx *c)
     return z->n_out;
 }
 
-static bool guard_outputs(const wf_frozen *z, wf_ctx *c, char *reason)
+__attribute__((noinline)) static bool guard_outputs(const wf_frozen *z, wf_ctx *c, char *reason)
 {
-    const int i = z->gives ? freed_output(z, c) : z->n_out;
+    const int i = freed_output(z, c);
     return i == z->n_out ||
            wf_frozen_refuse(reason, "output %d was a captured tensor, which has been freed", i);
 }
@@ -487,7 +487,7 @@ bool wf_frozen_guard(const wf_frozen *z, const wf_frozen_args *a, int n_out, cha
         return wf_frozen_refuse(reason, switched);
     }
     return guard_args(z, a, reason) && guard_captured(z, a, reason) &&
-           guard_also(z, a->c, reason) && guard_outputs(z, a->c, reason) &&
-           wf_frozen_guard_state(z, a, reason) && wf_frozen_guard_draws(z, a, reason) &&
-           guard_identity(z, a, reason);
+           (!z->n_also || guard_also(z, a->c, reason)) &&
+           (!z->gives || guard_outputs(z, a->c, reason)) && wf_frozen_guard_state(z, a, reason) &&
+           wf_frozen_guard_draws(z, a, reason) && guard_identity(z, a, reason);
 }

@@ -96,8 +96,6 @@ struct wf_frozen {
     uint64_t captured; /* wf_frozen_bit of every captured storage */
     wf_frozen_arg *in;
     wf_frozen_source *src;
-    wf_frozen_also *also;
-    uint32_t n_also;
     wf_frozen_out *out;
     size_t *made_bytes;
     wf_frozen_leaf *leaf;
@@ -110,7 +108,9 @@ struct wf_frozen {
     wf_frozen_from from[WF_MOST_GENERATORS];
     uint32_t n_draw, n_from, draw_words; /* words: integer slots of random rows */
     uint32_t context;                    /* it was recorded in */
-    int32_t *writes;                     /* per result, as plans have it */
+    uint32_t n_also;
+    wf_frozen_also *also;
+    int32_t *writes; /* per result, as plans have it */
     wf_fn *fn;
     wf_plan *plan;
     void *_Atomic spare;  /* memory of a replay that has ended, for the next one */
