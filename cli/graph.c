@@ -158,6 +158,23 @@ static int zeros(const char *command, const cli_options *o, const weft_graph_por
     return weft_ok(*x) ? CLI_OK : cli_weft_failed(command);
 }
 
+/* A file's extents are those of --dim, where both are given. */
+static int check_extents(const char *command, const cli_options *o, const weft_graph_port *p,
+                         weft_tensor x)
+{
+    for (int k = 0; k < p->rank && k < weft_rank(x); k++) {
+        const int64_t size = p->symbols[k] ? dim_option(o, p->symbols[k]) : -1;
+        if (size >= 0 && size != weft_dim(x, k)) {
+            return cli_failed(command,
+                              "--dim %s=%lld, but axis %d of input '%s' is %lld: leave one of the "
+                              "two out",
+                              p->symbols[k], (long long)size, k, p->name,
+                              (long long)weft_dim(x, k));
+        }
+    }
+    return CLI_OK;
+}
+
 /* Files that NumPy cannot write (bf16) come in another type. */
 static weft_tensor fit(weft_tensor x, weft_dtype dtype)
 {
@@ -214,6 +231,8 @@ static int fill_inputs(const char *command, weft_graph *g, const cli_options *o,
                                     "x.astype(\"%s\")",
                                     p.name, weft_dtype_name(weft_dtype_of(x[i])),
                                     weft_dtype_name(p.dtype), numpy_name(p.dtype));
+            } else {
+                status = check_extents(command, o, &p, x[i]);
             }
         } else if (fill) {
             status = zeros(command, o, &p, &x[i]);

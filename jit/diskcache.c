@@ -287,6 +287,8 @@ static file *list_files(int64_t *count, int64_t *bytes)
                 (void)!unlinkat(disk.fd, e->d_name, 0);
             continue;
         }
+        if (S_ISDIR(s.st_mode))
+            continue;
         if (n == cap) {
             file *grown = realloc(list, (size_t)(cap = 2 * cap + 64) * sizeof *list);
             if (!grown)
@@ -383,8 +385,11 @@ void wf_disk_survey(bool clear, int64_t *files, int64_t *bytes)
         return;
     pthread_mutex_lock(&disk.lock);
     file *list = list_files(files, bytes);
-    for (int64_t i = 0; clear && i < *files; i++)
-        (void)!unlinkat(disk.fd, list[i].name, 0);
+    for (int64_t i = 0, n = *files; clear && i < n; i++)
+        if (unlinkat(disk.fd, list[i].name, 0) != 0) {
+            *bytes -= list[i].bytes; /* it is not removed, and not said to be */
+            --*files;
+        }
     if (clear)
         disk.bytes = -1;
     free(list);

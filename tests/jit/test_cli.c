@@ -219,6 +219,9 @@ Test(cli, show_and_time, .init = setup, .fini = teardown)
     }
     cr_assert_eq(weft("explain m.weft --dim batch=4 --dim batch=5"), 1);
     cr_assert(says("the size of 'batch' is given twice"), "%s", text);
+    cr_assert_eq(weft("explain m.weft --dim batch=4 --input x.npy"), 0, "%s", text);
+    cr_assert_eq(weft("explain m.weft --dim batch=5 --input x.npy"), 1);
+    cr_assert(says("--dim batch=5, but axis 0 of input 'input_0' is 4"), "%s", text);
     cr_assert_eq(weft("explain m.weft --dim batch=4 --dim seq=3"), 1);
     cr_assert(says("--dim seq=3: no input has that symbol"), "%s", text);
 }

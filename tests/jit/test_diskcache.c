@@ -157,6 +157,11 @@ Test(diskcache, hostile_files)
     cr_assert_not(has("identity of a kernel", "?"));
     put("identity of a kernel", "object of a kernel");
     cr_assert_eq(stats().refused, 1);
+    put("another", "object of another");
+    int64_t files, bytes; /* of kernels, which can be removed; a folder cannot */
+    wf_disk_survey(true, &files, &bytes);
+    cr_assert_eq(files, 1);
+    cr_assert_lt(bytes, 1024);
     drop_root();
 }
 
