@@ -748,11 +748,10 @@ static double elements(const weft_graph_args *a, const wf_graph_symbols *s, cons
 }
 
 /* Each of several symbols 1 where the others have the example's sizes, as in a batch of one: what the function does for that
- * alone is not seen where all are 1. Where it fails it has nothing to say of ranges. */
+ * alone is not seen where all are 1, where the function, or its graph, may fail for another one of them. */
 static int check_each(probe *p, const recording *r, wf_why *why)
 {
     const wf_graph_symbols *s = p->s;
-    const bool refuses = p->refuses;
     int rc = 0;
     for (int one = 0; one < s->n && s->n > 1 && !rc; one++) {
         int64_t size[WF_MAX_SYMBOLS];
@@ -760,7 +759,6 @@ static int check_each(probe *p, const recording *r, wf_why *why)
         size[one] = wf_range_from(s->range[one], 1);
         rc = size[one] == s->at.size[0][one] ? 0 : check_at(p, size, true, r, why);
     }
-    p->refuses = refuses;
     return rc;
 }
 

@@ -635,6 +635,9 @@ static weft_status wants_four(void *self, const weft_tensor *in, int n_in, weft_
     return weft_dim(in[0], 0) < 4 ? WEFT_EINVALID : WEFT_OK;
 }
 
+/* n wants to be 2 by the function alone, m 4 by its rows, too, so that with 1 of both nothing is compared. */
+MADE(pairs_and_four, weft_add(weft_sum(weft_unfold(x, 0, 2, 1)), rows(in[1], 0, 4)))
+
 /* What the rows of a function, or the function, want of a size is found, printed, read again and said when a run has another. */
 Test(graph, ranges_are_found)
 {
@@ -691,6 +694,11 @@ Test(graph, ranges_are_found)
     check_says(g, "symbols(n<=7, 8<=m)");
     two[1] = weft_ones(weft_shape(8), WEFT_F32);
     cr_assert_eq(weft_graph_run(g, two, 2, &y, 1), WEFT_OK, "%s", weft_last_error());
+    weft_graph_free(g);
+    g = weft_jit_graph(pairs_and_four, NULL, two, 2,
+                       .dims = (weft_graph_dim[]){{0, 0, "n"}, {1, 0, "m"}}, .n_dims = 2);
+    cr_assert_not_null(g, "%s", weft_last_error());
+    check_says(g, "symbols(2<=n, 4<=m)");
     weft_graph_free(g);
 }
 
