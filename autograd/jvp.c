@@ -17,23 +17,35 @@
 #undef weft_jvp
 #undef weft_grad_of
 
+/* *ty := the type of t; else its error, or the one that it carries. */
+static weft_status type_of(wf_ctx *c, weft_tensor t, wf_type *ty)
+{
+    if (wf_is_error(t)) {
+        return (weft_status)wf_error_again(c, t);
+    }
+    wf_why why = {0};
+    if (t.slot >= WF_ABSENT_SLOT) {
+        wf_not_a_tensor(&why);
+        return (weft_status)wf_raise_status(c, "jvp", 1, &t, &why);
+    }
+    bool pinned;
+    wf_slot *s = wf_pin(c, t, &pinned, &why);
+    if (!s) {
+        return (weft_status)wf_raise_status(c, "jvp", 1, &t, &why);
+    }
+    wf_slot_type(s, ty);
+    if (pinned) {
+        wf_unpin(c, s);
+    }
+    return WEFT_OK;
+}
+
 /* A leaf of t's shape and dtype to differentiate by: zeros will do, the products are linear. */
 static weft_tensor seed_like(wf_ctx *c, weft_tensor t)
 {
-    bool pinned;
-    wf_why why = {0};
-    wf_slot *s = wf_pin(c, t, &pinned, &why);
-    if (!s && t.slot == 0 && t.serial) {
-        wf_error_again(c, t);
-        return t;
-    }
-    if (!s) {
-        return wf_raise(c, "jvp", 1, &t, &why);
-    }
     wf_type ty;
-    wf_slot_type(s, &ty);
-    if (pinned) {
-        wf_unpin(c, s);
+    if (type_of(c, t, &ty) != WEFT_OK) {
+        return wf_last_error(c);
     }
     double zero = 0;
     wf_attr full = {.dtype = ty.dtype, .n_dyn = ty.rank, .dyn = ty.dims, .n_flt = 1, .flt = &zero};
@@ -44,12 +56,34 @@ static weft_tensor seed_like(wf_ctx *c, weft_tensor t)
     return st == WEFT_OK ? u : wf_last_error(c);
 }
 
+/* A tangent is of its input's type: another one would broadcast with the gradient, and its elements count several times. */
+static weft_status tangent_fits(wf_ctx *c, weft_tensor input, weft_tensor tangent)
+{
+    wf_type of, given;
+    weft_status st = type_of(c, input, &of);
+    st = st == WEFT_OK ? type_of(c, tangent, &given) : st;
+    if (st != WEFT_OK || wf_type_same(&of, &given)) {
+        return st;
+    }
+    weft_tensor both[2] = {input, tangent};
+    wf_why why = {0};
+    wf_fail(&why, wf_gradient_unlike(&of, &given),
+            "the tangent's shape or dtype differs from the input's");
+    return (weft_status)wf_raise_status(c, "jvp", 2, both, &why);
+}
+
 static weft_status run(wf_ctx *c, const weft_jvp_args *a, weft_tensor *u, weft_tensor *v)
 {
     for (int k = 0; k < a->n_outputs; k++) {
         u[k] = seed_like(c, a->outputs[k]);
         if (u[k].slot == 0) {
             return weft_error_status(u[k]);
+        }
+    }
+    for (int i = 0; i < a->n_inputs; i++) {
+        weft_status fits = tangent_fits(c, a->inputs[i], a->tangents[i]);
+        if (fits != WEFT_OK) {
+            return fits;
         }
     }
     weft_grad_of_args back = {.outputs = a->outputs,

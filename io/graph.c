@@ -627,8 +627,8 @@ static void put_symbols(const wf_fn *f, const int64_t *sizes, FILE *out)
 weft_status weft_graph_explain(weft_graph *g, const weft_tensor *in, int n_in, FILE *out)
 {
     wf_graph_plan *p = NULL;
-    if (!out) {
-        wf_api_null("graph_explain", "the file");
+    if (!g || !out) {
+        wf_api_null("graph_explain", g ? "the file" : "the graph");
         return WEFT_EINVALID;
     }
     int rc = begin(g, 0, in, n_in, &p);

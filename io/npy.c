@@ -367,7 +367,8 @@ weft_status weft_npy_encode(weft_tensor t, void **data, size_t *size)
     *data = NULL;
     *size = 0;
     weft_scope scope = weft_scope_begin();
-    weft_tensor c = wf_device_on_host(weft_contiguous(weft_detach(t)));
+    WF_CALLED(w, "npy_encode", t);
+    weft_tensor c = wf_called_end(&w, wf_device_on_host(weft_contiguous(weft_detach(t))));
     weft_status s = wf_npy_header("npy_encode", c, head, &n);
     size_t bytes = 0;
     const void *elements = s == WEFT_OK ? wf_npy_elements("npy_encode", c, &bytes, &s) : NULL;
@@ -398,7 +399,8 @@ weft_status weft_npy_save(const char *path, weft_tensor t)
         return WEFT_EINVALID;
     }
     weft_scope scope = weft_scope_begin();
-    weft_tensor c = wf_device_on_host(weft_contiguous(weft_detach(t)));
+    WF_CALLED(w, "npy_save", t);
+    weft_tensor c = wf_called_end(&w, wf_device_on_host(weft_contiguous(weft_detach(t))));
     weft_status s = wf_npy_header("npy_save", c, head, &n);
     size_t bytes = 0;
     const void *elements = s == WEFT_OK ? wf_npy_elements("npy_save", c, &bytes, &s) : NULL;

@@ -376,7 +376,8 @@ static weft_status prepare(piece *m, const weft_named_tensor *t, size_t *offset)
                       "like a path");
     }
     snprintf(m->name, sizeof m->name, "%s.npy", name);
-    weft_tensor c = wf_device_on_host(weft_contiguous(weft_detach(t->tensor)));
+    WF_CALLED(w, "npz_save", t->tensor);
+    weft_tensor c = wf_called_end(&w, wf_device_on_host(weft_contiguous(weft_detach(t->tensor))));
     weft_status s = wf_npy_header("npz_save", c, m->head, &m->head_size);
     m->data = s == WEFT_OK ? wf_npy_elements("npz_save", c, &m->bytes, &s) : NULL;
     if (s != WEFT_OK) {

@@ -250,6 +250,10 @@ static weft_status kaiming(const char *op, weft_tensor t, double slope, weft_fan
 {
     double f[2];
     weft_status s = fans(op, t, f);
+    if (s == WEFT_OK && fan != WEFT_FAN_IN && fan != WEFT_FAN_OUT) {
+        s = weft_error_status(wf_api_error(
+            op, WEFT_EINVALID, "fan is %d; it is WEFT_FAN_IN or WEFT_FAN_OUT", (int)fan));
+    }
     return s == WEFT_OK
                ? fill_spread(t, &(spread){kaiming_variance, slope, f[fan == WEFT_FAN_OUT], uniform},
                              g)

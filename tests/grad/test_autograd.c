@@ -865,6 +865,33 @@ Test(autograd, forward_products_agree_with_backward)
                        "<u, Jt> = %.17g, <J'u, t> = %.17g", left, right);
 }
 
+/* A tangent that broadcasts with its input is refused: its elements would count several times. */
+Test(autograd, tangents_are_of_their_inputs_types)
+{
+    weft_tensor x = weft_ones(weft_shape(3), WEFT_F32), r;
+    weft_requires_grad_(x, true);
+    weft_tensor y = weft_mul(x, x), dead = weft_ones(weft_shape(3), WEFT_F32);
+    weft_free(dead);
+    const struct {
+        weft_tensor tangent;
+        weft_status status;
+    } bad[] = {{weft_ones(weft_shape(2, 3), WEFT_F32), WEFT_ESHAPE},
+               {weft_ones(weft_shape(1), WEFT_F32), WEFT_ESHAPE},
+               {weft_ones(weft_shape(3), WEFT_F64), WEFT_EDTYPE},
+               {weft_f(1), WEFT_EINVALID},
+               {dead, WEFT_EHANDLE},
+               {weft_add(dead, x), WEFT_EHANDLE}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        cr_expect_eq(weft_jvp(&y, 1, &x, 1, &bad[i].tangent, &r), bad[i].status, "%zu: %s", i,
+                     weft_last_error());
+        cr_expect_eq(r.slot, 0);
+        cr_expect_eq(weft_error_status(r), bad[i].status);
+    }
+    weft_tensor good = weft_full(weft_shape(3), 0.5, WEFT_F32);
+    cr_assert_eq(weft_jvp(&y, 1, &x, 1, &good, &r), WEFT_OK, "%s", weft_last_error());
+    cr_assert_eq(weft_item_f64(weft_sum(r)), 3);
+}
+
 /* A write to a whole tensor is the op that made the value, and no more; of another type or extent it is made to fit. */
 Test(autograd, a_write_in_place_is_one_node)
 {

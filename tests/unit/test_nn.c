@@ -472,6 +472,10 @@ Test(nn, initialisers_refuse_what_has_no_meaning)
     cr_assert_eq(weft_init_xavier_uniform(v, 1, NULL), WEFT_ESHAPE);
     cr_assert_eq(weft_init_kaiming_normal(v, 0, WEFT_FAN_IN, NULL), WEFT_ESHAPE);
     cr_assert_eq(weft_init_normal(i, 0, 1, NULL), WEFT_EDTYPE);
+    weft_tensor m = weft_zeros(weft_shape(4, 4), WEFT_F32);
+    cr_assert_eq(weft_init_kaiming_normal(m, 0, (weft_fan)7, NULL), WEFT_EINVALID);
+    cr_assert_eq(weft_init_kaiming_uniform(m, 0, (weft_fan)-1, NULL), WEFT_EINVALID);
+    cr_assert_eq(weft_item_f64(weft_max(weft_abs(m))), 0, "a refused initialiser wrote");
     cr_assert_eq(weft_init_normal(v, 0, -1, NULL), WEFT_EINVALID);
     cr_assert_eq(weft_init_uniform(v, 1, 1, NULL), WEFT_EINVALID);
     cr_assert_eq(weft_init_trunc_normal(v, 0, 1, 5, 6, NULL), WEFT_EINVALID);

@@ -257,6 +257,26 @@ Test(npy, a_missing_file_is_an_error_of_its_own)
     cr_assert_eq(weft_last_status(), WEFT_EINVALID, "%s", weft_last_error());
 }
 
+/* Errors are about the function that was called, not about the ops that it is made of. */
+Test(npy, a_dead_tensor_is_told_by_the_call)
+{
+    weft_tensor dead = weft_zeros(weft_shape(2), WEFT_F32);
+    weft_free(dead);
+    void *data = &data;
+    size_t size = 1;
+    const weft_named_tensor named = {"a", dead};
+    cr_assert_eq(weft_npy_encode(dead, &data, &size), WEFT_EHANDLE);
+    cr_expect(strstr(weft_last_error(), "npy_encode: ") == weft_last_error(), "%s",
+              weft_last_error());
+    cr_expect(!data && !size);
+    cr_assert_eq(weft_npy_save("never-written.npy", dead), WEFT_EHANDLE);
+    cr_expect(strstr(weft_last_error(), "npy_save: ") == weft_last_error(), "%s",
+              weft_last_error());
+    cr_assert_eq(weft_npz_save("never-written.npz", &named, 1), WEFT_EHANDLE);
+    cr_expect(strstr(weft_last_error(), "npz_save: ") == weft_last_error(), "%s",
+              weft_last_error());
+}
+
 Test(npy, malformed)
 {
     cr_assert(weft_ok(decode("{'descr':'<f4','fortran_order':False,'shape':(2,)}", 8)));
