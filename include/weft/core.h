@@ -139,7 +139,7 @@ typedef struct weft_tensor {
 WEFT_API bool weft_ok(weft_tensor t);
 
 /* A scalar operand: an immediate value, no memory, no ownership. It is weak: it adopts the element
- * type of the tensor it meets unless its kind (bool < integer < float) is higher. */
+ * type of the tensor it meets unless its kind (bool < integer < float) is higher. Never an error; nothing to free. */
 WEFT_API weft_tensor weft_f(double value);
 WEFT_API weft_tensor weft_i(int64_t value);
 WEFT_API weft_tensor weft_b(bool value);
@@ -171,12 +171,14 @@ WEFT_API weft_scope weft_scope_begin(void);
 /* Releases every tensor of the scope and of scopes opened inside it. WEFT_EHANDLE if it has ended or
  * belongs to another thread. */
 WEFT_API weft_status weft_scope_end(weft_scope scope);
-/* Hands t to the scope around `scope`, then ends `scope`; returns t. A kept or empty t passes through.
- * Idiom: `return weft_scope_return(s, y);` */
+/* Hands t to the scope around `scope`, then ends `scope`; returns t. A kept or empty t passes through, a dead one comes back as
+ * the empty handle of its error. A scope that has ended, or is another thread's: WEFT_EHANDLE is recorded, and t stays whose it
+ * was. Idiom: `return weft_scope_return(s, y);` */
 WEFT_API weft_tensor weft_scope_return(weft_scope scope, weft_tensor t);
-/* Hands t to the scope around `scope` without ending it (several results). */
+/* Hands t to the scope around `scope` without ending it (several results). Returns and errors as weft_scope_return. */
 WEFT_API weft_tensor weft_scope_give(weft_scope scope, weft_tensor t);
-/* Takes t out of all scopes until weft_free; returns t. Keeping a kept tensor changes nothing. */
+/* Takes t out of all scopes until weft_free; returns t. Keeping a kept tensor, a scalar or the empty handle changes nothing; a
+ * dead one comes back as the empty handle of its error. */
 WEFT_API weft_tensor weft_keep(weft_tensor t);
 /* Releases t at once, kept or not. WEFT_EHANDLE if it is dead; the empty handle and scalars are ignored. */
 WEFT_API weft_status weft_free(weft_tensor t);
@@ -210,8 +212,8 @@ WEFT_API int64_t weft_memory_trim(void);
  * For GPUs: weft_cuda_set_cap. */
 WEFT_API weft_status weft_memory_set_cap(int64_t bytes);
 
-/* Where host memory of tensors comes from in place of the system, and goes back to: pieces of 2 MiB and more, which weft cuts, caches
- * and gives back whole (in a build with AddressSanitizer: each block by itself, from 1 byte on).
+/* Where host memory of tensors comes from in place of the system, and goes back to: pieces of 2 MiB and more, which weft cuts,
+ * caches and gives back whole (in a build with AddressSanitizer: each block by itself, from 1 byte on).
  *  - allocate: `bytes` at a multiple of `alignment`, a power of two of 64 to 2 MiB, which are weft's until their release;
  *    contents do not matter. NULL: there are none, and the request fails as if the system had refused: after what is cached was
  *    given back it is asked again, then WEFT_ENOMEM. A block at another address than asked for is released, and counts as NULL.

@@ -8,8 +8,9 @@
  * Errors that only the device can find (an index read from data, a fault) come out of the next wait.
  * After a fault the device refuses every call until the process ends; the first error says what was
  * launched last, and WEFT_CUDA_BLOCKING=1 finds the op.
- *
- * Functions that take a device take WEFT_CUDA(i); the CPU is WEFT_EINVALID unless said otherwise.
+ * Functions that take a device take WEFT_CUDA(i); the CPU is WEFT_EINVALID unless said otherwise, and a device that is not there
+ * WEFT_EUNSUPPORTED, with what is missing. Where a stream, an event or a place for a result is NULL, and nothing is said of it,
+ * that is WEFT_EINVALID.
  */
 #ifndef WEFT_CUDA_H
 #define WEFT_CUDA_H
@@ -51,14 +52,14 @@ WEFT_API weft_status weft_synchronize(weft_device device);
 
 typedef struct weft_stream weft_stream;
 
-/* A new stream; NULL on failure (at most 63 at a time). Not current anywhere yet. */
+/* A new stream of the caller's, until weft_stream_free; NULL on failure (at most 63 at a time). Not current anywhere yet. */
 WEFT_API weft_stream *weft_stream_new(weft_device device);
 /* Gives it back; what is queued on it is still done. Threads that have it current go on with the default
  * stream. NULL is ignored. WEFT_EHANDLE: freed already. */
 WEFT_API weft_status weft_stream_free(weft_stream *stream);
 /* Makes it the thread's current stream of its device; NULL: the default stream of `device`. */
 WEFT_API weft_status weft_stream_set(weft_device device, weft_stream *stream);
-/* The thread's current stream; NULL: the default one. */
+/* The thread's current stream, which stays its maker's to free; NULL: the default one, or an error. */
 WEFT_API weft_stream *weft_stream_current(weft_device device);
 /* Waits until it has done everything queued so far; reports as weft_synchronize. */
 WEFT_API weft_status weft_stream_synchronize(weft_stream *stream);
@@ -70,7 +71,7 @@ WEFT_API bool weft_stream_done(weft_stream *stream);
 
 typedef struct weft_event weft_event;
 
-/* NULL on failure. */
+/* An event of the caller's, until weft_event_free. NULL on failure. */
 WEFT_API weft_event *weft_event_new(weft_device device);
 /* NULL is ignored. WEFT_EHANDLE: freed already. */
 WEFT_API weft_status weft_event_free(weft_event *event);
@@ -109,10 +110,11 @@ WEFT_API weft_status weft_cuda_get_memory(weft_device device, weft_cuda_memory *
 WEFT_API weft_status weft_cuda_reset_peak(weft_device device);
 /* Most bytes to hold; 0: no limit. A request beyond it is WEFT_ENOMEM. */
 WEFT_API weft_status weft_cuda_set_cap(weft_device device, int64_t bytes);
-/* Where memory of the GPU comes from in place of the driver, as weft_memory_set_allocator does it for the host: whole segments of 2 MiB
- * and more at multiples of 512 bytes, which kernels and copies of this process reach (cuMemAlloc's, another library's pool);
- * asked for with the GPU's context current, given back after waiting for the GPU, never twice at once for one GPU. The functions must
- * not call weft. Set before the first memory there; NULL: the driver. WEFT_EINVALID where memory is held, or without one of the functions. */
+/* Where memory of the GPU comes from in place of the driver, as weft_memory_set_allocator does it for the host: whole segments
+ * of 2 MiB and more at multiples of 512 bytes, which kernels and copies of this process reach (cuMemAlloc's, another library's
+ * pool); asked for with the GPU's context current, given back after waiting for the GPU, never twice at once for one GPU. The
+ * functions must not call weft. Set before the first memory there; NULL: the driver. WEFT_EINVALID where memory is held, or
+ * without one of the functions. */
 WEFT_API weft_status weft_cuda_set_allocator(weft_device device, const weft_allocator *allocator);
 /* Gives cached memory back to the driver and returns how much, -1 on error. Waits for the device. */
 WEFT_API int64_t weft_cuda_empty_cache(weft_device device);

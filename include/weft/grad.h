@@ -23,15 +23,17 @@ WEFT_API bool weft_requires_grad(weft_tensor t);
 /* True if t is not the result of a recorded op. */
 WEFT_API bool weft_is_leaf(weft_tensor t);
 /* The gradient accumulated so far, of t's shape and dtype: a handle of the current scope that shares
- * its memory. While there is such a handle, backward adds into a new tensor and leaves what it shows alone. The empty handle of a WEFT_EGRAD error if there is none. */
+ * its memory. While there is such a handle, backward adds into a new tensor and leaves what it shows alone. The empty handle of
+ * a WEFT_EGRAD error if there is none. */
 WEFT_API weft_tensor weft_grad(weft_tensor t);
 /* True if t has an accumulated gradient. Never an error. */
 WEFT_API bool weft_has_grad(weft_tensor t);
-/* Replaces the gradient by g (same shape and dtype, else WEFT_ESHAPE or WEFT_EDTYPE; shared, not copied) or drops it (g = WEFT_NONE). A
- * gradient lives as long as a handle of its tensor, or until it is dropped. */
+/* Replaces the gradient by g (same shape and dtype, else WEFT_ESHAPE or WEFT_EDTYPE; shared, not copied) or drops it (g =
+ * WEFT_NONE). A gradient lives as long as a handle of its tensor, or until it is dropped. */
 WEFT_API weft_status weft_set_grad(weft_tensor t, weft_tensor g);
 /* Keeps the gradient of a recorded result when backward passes it: of its last value, if it is written in
- * place after the call, and then of all that reads this value, through whichever view of its memory. */
+ * place after the call, and then of all that reads this value, through whichever view of its memory. Of a leaf, which keeps
+ * its gradient anyway: nothing to do. WEFT_EGRAD if gradients do not flow to t. */
 WEFT_API weft_status weft_retain_grad(weft_tensor t);
 
 /* Switch recording off and on again on this thread; they nest. An end without a begin does nothing. */
@@ -73,7 +75,10 @@ typedef struct weft_grad_of_args {
         allow_unused; /* an input the outputs do not depend on gets WEFT_NONE instead of an error */
     int end_;
 } weft_grad_of_args;
-/* Gradients of sum(outputs * grad_outputs) with respect to inputs, without touching accumulated ones. */
+/* Gradients of sum(outputs * grad_outputs) with respect to inputs, without touching accumulated ones. WEFT_EGRAD: an output that
+ * nothing was recorded for, one of several elements without a grad_output, an input that the outputs do not depend on (but under
+ * .allow_unused), and what weft_backward says; WEFT_ESHAPE, WEFT_EDTYPE: a grad_output unlike its output; WEFT_EINVALID: a list is
+ * NULL or empty. */
 WEFT_API weft_status weft_grad_of(const weft_grad_of_args *args);
 
 typedef struct weft_jvp_args {
@@ -88,7 +93,8 @@ typedef struct weft_jvp_args {
 } weft_jvp_args;
 /* Forward-mode products: results[k] = sum over i of d(outputs[k])/d(inputs[i]) * tangents[i]. The adjoint is
  * linear in its seed, so its own adjoint is the Jacobian: the columns that give backward give this too, for
- * every op. The outputs' graph is retained. Errors as weft_grad_of. */
+ * every op. The outputs' graph is retained. A tangent unlike its input is WEFT_ESHAPE or WEFT_EDTYPE; other errors as
+ * weft_grad_of's. */
 WEFT_API weft_status weft_jvp(const weft_jvp_args *args);
 
 /* -- hooks --------------------------------------------------------------------------------------------
@@ -123,32 +129,34 @@ typedef struct weft_function {
                             int n_out, weft_tensor *grad_in, const bool *needs, int n_in);
     void (*release)(void *user); /* when the last record of a call dies; may be NULL */
 } weft_function;
-/* Runs f; out receives n_out results in the current scope, or empty handles with the error; in and out may be one array. n_in <= 8, n_out <= 3. A result
- * that forward did not make, or that shows memory of an operand or of a result before it, is a copy. f.release(user) is called once:
- * when the record dies, or before the return where none was made, a failure included. Errors: forward's own; those of backward come
- * out of the weft_backward that runs it. */
+/* Runs f; out receives n_out results in the current scope, or empty handles with the error; in and out may be one array. n_in
+ * <= 8, n_out <= 3. A result that forward did not make, or that shows memory of an operand or of a result before it, is a copy.
+ * f.release(user) is called once: when the record dies, or before the return where none was made, a failure included. Errors:
+ * forward's own; those of backward come out of the weft_backward that runs it. */
 WEFT_API weft_status weft_apply(const weft_function *f, void *user, const weft_tensor *in, int n_in,
                                 weft_tensor *out, int n_out);
 /* In forward: saves up to 8 tensors (operands, results or others) for backward; versions are checked. Second derivatives go
  * through saved operands and results; any other tensor, as what forward computed on the way, is a constant to them, so
- * that backward computes it again where they are wanted. */
+ * that backward computes it again where they are wanted. WEFT_EINVALID: more than 8, or NULL. The caller's handles stay the
+ * caller's. */
 WEFT_API weft_status weft_function_save(weft_function_ctx *ctx, const weft_tensor *t, int n);
-/* In backward: the i-th saved tensor, in the current scope. */
+/* In backward: the i-th saved tensor, in the current scope. WEFT_EINVALID if there is none; WEFT_EGRAD if it was written to
+ * since. */
 WEFT_API weft_tensor weft_function_saved(weft_function_ctx *ctx, int i);
 
 /* -- memory for time ------------------------------------------------------------------------------------ */
 typedef weft_status (*weft_check_fn)(void *user, const weft_tensor *in, int n_in, weft_tensor *out,
                                      int n_out);
 /* out := fn(in), of which only in and out are kept for backward: fn runs again there, and its gradients are those it would have
- * had, bit for bit (of create_graph, gradients of them but for roundings), dropout and all: generators stand where they stood. A net of n layers in sqrt(n) such pieces needs
- * memory for sqrt(n) layers and one forward more. n_in 1 to 8, n_out 1 to 3; in and out may be one array. A result that fn did
- * not make (an input, a tensor that it captures) is that tensor itself.
+ * had, bit for bit (of create_graph, gradients of them but for roundings), dropout and all: generators stand where they stood.
+ * A net of n layers in sqrt(n) such pieces needs memory for sqrt(n) layers and one forward more. n_in 1 to 8, n_out 1 to 3; in
+ * and out may be one array. A result that fn did not make (an input, a tensor that it captures) is that tensor itself.
  *
- * What else fn reads, parameters above all, it finds behind user, which lives until the backward, as do generators that are not its own; gradients go
- * there, too. fn must do the same again: it writes to nothing that was there before (running statistics would move
- * twice), registers no hook on what is neither its input nor made by it (it would be there twice), and reads nothing that
- * has changed since. WEFT_EGRAD where that shows: an input that was written to, results of other shapes. Under weft_jit_trace, and where
- * gradients are off, it is a call of fn: a trace's plan decides what it keeps. */
+ * What else fn reads, parameters above all, it finds behind user, which lives until the backward, as do generators that are not
+ * its own; gradients go there, too. fn must do the same again: it writes to nothing that was there before (running statistics
+ * would move twice), registers no hook on what is neither its input nor made by it (it would be there twice), and reads nothing
+ * that has changed since. WEFT_EGRAD where that shows: an input that was written to, results of other shapes. Under
+ * weft_jit_trace, and where gradients are off, it is a call of fn: a trace's plan decides what it keeps. */
 WEFT_API weft_status weft_remat(weft_check_fn fn, void *user, const weft_tensor *in, int n_in,
                                 weft_tensor *out, int n_out);
 
@@ -166,9 +174,10 @@ typedef struct weft_gradcheck_args {
     size_t report_size;
     int end_;
 } weft_gradcheck_args;
-/* Compares backward against central differences of fn, element by element. WEFT_EGRAD when they differ. */
+/* Compares backward against central differences of fn, element by element. WEFT_EGRAD when they differ; WEFT_EINVALID: no fn, or
+ * other than 1 to 8 inputs; fn's own errors. */
 WEFT_API weft_status weft_gradcheck(const weft_gradcheck_args *args);
-/* The same for second derivatives: gradcheck of the gradients themselves. */
+/* The same for second derivatives: gradcheck of the gradients themselves. Errors likewise. */
 WEFT_API weft_status weft_gradgradcheck(const weft_gradcheck_args *args);
 
 /* What the tape of this thread holds: nodes alive, and chunks of 256 nodes held for them. */

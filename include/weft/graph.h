@@ -64,14 +64,15 @@ typedef struct weft_graph_args {
  * all symbols 1, all 2, each of several 1 beside the example's sizes of the others, and one far above or the largest that a range
  * allows. A branch that none of these takes goes unseen, as does one at a size where fn fails.
  * Inputs, outputs and dims are at most 65536 each (WEFT_EINVALID), names of inputs distinct, and of outputs.
- * Of dims: WEFT_EINVALID (one that names no axis of an input, or one that has another name already; a name or range that is not as above; more than
- * 16 names), WEFT_ESHAPE (the example's extents of one name differ, or are outside its range), WEFT_EUNSUPPORTED (ranges that
- * leave no other sizes to record with). */
+ * Of dims: WEFT_EINVALID (one that names no axis of an input, or one that has another name already; a name or range that is not
+ * as above; more than 16 names), WEFT_ESHAPE (the example's extents of one name differ, or are outside its range),
+ * WEFT_EUNSUPPORTED (ranges that leave no other sizes to record with). */
 WEFT_API weft_graph *weft_jit_graph(const weft_graph_args *args);
 
 /* path holds the old file or the new one, never a part. WEFT_EIO: it cannot be written. */
 WEFT_API weft_status weft_graph_save(const weft_graph *g, const char *path);
-/* NULL with an error recorded (WEFT_EIO: malformed, or of a later version). */
+/* A graph of the caller's, until weft_graph_free. NULL with an error recorded: WEFT_EIO (it cannot be read, is malformed, or of a
+ * later version), WEFT_EINVALID (NULL), WEFT_ENOMEM. */
 WEFT_API weft_graph *weft_graph_load(const char *path);
 WEFT_API weft_graph *weft_graph_decode(const void *data, size_t size); /* memory is copied */
 /* Results taken from g stay valid. NULL is ignored. No run of g may be in progress. */
@@ -81,9 +82,9 @@ WEFT_API void weft_graph_free(weft_graph *g);
  * what is missing, if the device is not there; g stays where it is then. */
 WEFT_API weft_status weft_graph_to(weft_graph *g, weft_device device);
 /* Checks the inputs' types, binds symbols to their extents and runs. out receives new handles of the current
- * scope, or empty ones that carry the error; in and out may be one array. WEFT_EDTYPE, WEFT_ESHAPE (naming input, axis and symbol; of a size
- * out of a symbol's range, or no multiple, also the op that cannot have it), a kernel's errors. In a trace it reads its inputs, which
- * breaks the trace. */
+ * scope, or empty ones that carry the error; in and out may be one array. WEFT_EDTYPE, WEFT_ESHAPE (naming input, axis and
+ * symbol; of a size out of a symbol's range, or no multiple, also the op that cannot have it), a kernel's errors. In a trace it
+ * reads its inputs, which breaks the trace. */
 WEFT_API weft_status weft_graph_run(weft_graph *g, const weft_tensor *in, int n_in,
                                     weft_tensor *out, int n_out);
 
@@ -104,16 +105,18 @@ WEFT_API int weft_graph_weights(const weft_graph *g);
 WEFT_API weft_status weft_graph_input(const weft_graph *g, int i, weft_graph_port *out);
 WEFT_API weft_status weft_graph_output(const weft_graph *g, int i, weft_graph_port *out);
 WEFT_API weft_status weft_graph_weight(const weft_graph *g, int i, weft_graph_port *out);
-/* "weft 0.1.0": what wrote the file, or this library. */
+/* "weft 0.1.0": what wrote the file, or this library. Lives as long as g; "" for NULL. */
 WEFT_API const char *weft_graph_producer(const weft_graph *g);
 /* Was it made with .fast_math? */
 WEFT_API bool weft_graph_fast_math(const weft_graph *g);
 
-/* The function as text, its symbols with their ranges ("3<=seq<=64, seq%4==0"); as a graph for Graphviz; as a picture (SVG). */
+/* The function as text, its symbols with their ranges ("3<=seq<=64, seq%4==0"); as a graph for Graphviz; as a picture (SVG).
+ * WEFT_EINVALID: g or out is NULL; WEFT_EIO: it cannot be written; WEFT_ENOMEM. */
 WEFT_API weft_status weft_graph_print(const weft_graph *g, FILE *out);
 WEFT_API weft_status weft_graph_dot(const weft_graph *g, FILE *out);
 WEFT_API weft_status weft_graph_svg(const weft_graph *g, FILE *out);
-/* The symbols' sizes and ranges, and the steps that a run with these inputs takes: what is fused, and every edge that is not with the reason. */
+/* The symbols' sizes and ranges, and the steps that a run with these inputs takes: what is fused, and every edge that is not with
+ * the reason. Nothing is run. Errors as weft_graph_run's; WEFT_EINVALID if out is NULL. */
 WEFT_API weft_status weft_graph_explain(weft_graph *g, const weft_tensor *in, int n_in, FILE *out);
 
 #ifdef __cplusplus

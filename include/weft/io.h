@@ -33,11 +33,12 @@ extern "C" {
  * then renamed, so that path holds the old file or the new one and never a part. A link is followed, the mode of a file that
  * is replaced stays, and what is no regular file (a folder, a device, a FIFO, a link to nothing) is refused. Names must be
  * distinct, and not "__metadata__". Views are written as their elements in row-major order. Tensors
- * are stored by descending element size, then by name; metadata by key. */
+ * are stored by descending element size, then by name; metadata by key. WEFT_EIO: the file cannot be written; WEFT_EINVALID: a name
+ * (twice, no UTF-8), NULL; WEFT_EHANDLE: a dead tensor. */
 WEFT_API weft_status weft_safetensors_save(const char *path, const weft_named_tensor *t, int n,
                                            const weft_metadata *meta WEFT_OR(nullptr),
                                            int n_meta WEFT_OR(0));
-/* The same into memory: *data (freed with free()) and *size. */
+/* The same into memory: *data, which the caller frees with free(), and *size; NULL and 0 on failure. */
 WEFT_API weft_status weft_safetensors_encode(const weft_named_tensor *t, int n,
                                              const weft_metadata *meta, int n_meta, void **data,
                                              size_t *size);
@@ -45,16 +46,18 @@ WEFT_API weft_status weft_safetensors_encode(const weft_named_tensor *t, int n,
 /* -- reading -------------------------------------------------------------------------------------- */
 typedef struct weft_safetensors weft_safetensors;
 
-/* Opens a file by mapping it: nothing is read but the header. NULL on error. While it is open, or tensors are taken from it, the
- * file must not be written in place: a process that reads where it was cut gets SIGBUS. To replace it, as a save does, is no harm. */
+/* Opens a file by mapping it: nothing is read but the header. The caller's, until weft_safetensors_close. NULL on error:
+ * WEFT_EIO (it cannot be read, or is malformed), WEFT_EINVALID (NULL), WEFT_ENOMEM. While it is open, or tensors are taken from
+ * it, the file must not be written in place: a process that reads where it was cut gets SIGBUS. To replace it, as a save does,
+ * is no harm. */
 WEFT_API weft_safetensors *weft_safetensors_open(const char *path);
-/* The same on memory, which is copied. */
+/* The same on memory, which is copied. Errors likewise. */
 WEFT_API weft_safetensors *weft_safetensors_decode(const void *data, size_t size);
 /* Closes f. Tensors taken from it keep the mapping alive and stay valid. NULL is ignored. */
 WEFT_API void weft_safetensors_close(weft_safetensors *f);
 
-/* Tensors in the order of their bytes. The name is "" and the tensor an empty handle outside
- * [0, count). A tensor is a read-only view of the mapping in the current scope: no copy (one is made
+/* Tensors in the order of their bytes. Outside [0, count) the name is "", which lives for ever, and the tensor the empty handle of
+ * a WEFT_EINVALID error. A tensor is a read-only view of the mapping in the current scope: no copy (one is made
  * where the file leaves it misaligned for its element type). */
 WEFT_API int weft_safetensors_count(const weft_safetensors *f);
 WEFT_API const char *weft_safetensors_name(const weft_safetensors *f, int i);
@@ -86,18 +89,22 @@ WEFT_API weft_status weft_safetensors_load(const weft_load_args *args);
  * .npy of format 1.0, 2.0 and 3.0, either byte order, C and Fortran order; element types bool u8 i8 i16 i32
  * i64 f16 f32 f64 (NumPy has no bf16: cast first). Written is format 1.0 as numpy.save does it, byte for
  * byte. .npz is a zip of .npy members, as numpy.savez and savez_compressed make it; written is the former. (A build
- * without zlib refuses compressed members, WEFT_EUNSUPPORTED, with what to do.) A file is checked in full before memory is taken by any size it states;
- * a malformed one is WEFT_EIO with the reason. Pickled objects are refused: nothing is executed. */
-/* A new tensor of the current scope, with a copy of the elements. */
+ * without zlib refuses compressed members, WEFT_EUNSUPPORTED, with what to do.) A file is checked in full before memory is
+ * taken by any size it states; a malformed one is WEFT_EIO with the reason. Pickled objects are refused: nothing is executed.
+ * */
+/* A new tensor of the current scope, on the CPU, with a copy of the elements. WEFT_EIO: it cannot be read, or is malformed;
+ * WEFT_EINVALID: NULL; WEFT_ENOMEM. */
 WEFT_API weft_tensor weft_npy_load(const char *path);
 WEFT_API weft_tensor weft_npy_decode(const void *data, size_t size);
-/* As weft_safetensors_save: path holds the old file or the new one. */
+/* As weft_safetensors_save: path holds the old file or the new one. WEFT_EDTYPE for bf16; WEFT_EIO, WEFT_EINVALID, WEFT_EHANDLE as
+ * there. */
 WEFT_API weft_status weft_npy_save(const char *path, weft_tensor t);
-/* Into memory: *data (freed with free()) and *size. */
+/* Into memory: *data, which the caller frees with free(), and *size; NULL and 0 on failure. Errors likewise, WEFT_ENOMEM. */
 WEFT_API weft_status weft_npy_encode(weft_tensor t, void **data, size_t *size);
 
 typedef struct weft_npz weft_npz;
-/* NULL on error. Members are decoded when they are asked for. */
+/* The caller's, until weft_npz_close. Members are decoded when they are asked for. NULL on error: WEFT_EIO (it cannot be read,
+ * or is malformed), WEFT_EINVALID (NULL), WEFT_ENOMEM. */
 WEFT_API weft_npz *weft_npz_open(const char *path);
 WEFT_API weft_npz *weft_npz_decode(const void *data, size_t size); /* memory is copied */
 WEFT_API void weft_npz_close(weft_npz *z);                         /* NULL is ignored */
@@ -107,7 +114,8 @@ WEFT_API int weft_npz_count(const weft_npz *z);
 WEFT_API const char *weft_npz_name(const weft_npz *z, int i);
 WEFT_API weft_tensor weft_npz_at(const weft_npz *z, int i);
 WEFT_API weft_tensor weft_npz_get(const weft_npz *z, const char *name);
-/* Names must be distinct and UTF-8; no slash at the start, no ".." and no control characters in them. */
+/* Names must be distinct and UTF-8; no slash at the start, no ".." and no control characters in them (WEFT_EINVALID). An archive is
+ * at most 2 GiB (WEFT_EUNSUPPORTED). Other errors as weft_npy_save's. */
 WEFT_API weft_status weft_npz_save(const char *path, const weft_named_tensor *t, int n);
 
 #ifdef __cplusplus

@@ -11,24 +11,26 @@
  * temporary values) and run. The results, the memory of tensors that were written in place, gradients and random
  * generators are bit for bit what calling `step` would have left.
  *
- * This happens at every call but those that are faster without it (below), so nothing can go stale: host `if`, `for` and numbers, captured tensors, shapes,
- * grad mode may differ from call to call. Numbers (a learning rate, a fill value, eps, seeds, the start of a
- * slice) are arguments of a plan; ops, shapes, element types and axes are what a plan is found by.
+ * This happens at every call but those that are faster without it (below), so nothing can go stale: host `if`, `for` and
+ * numbers, captured tensors, shapes, grad mode may differ from call to call. Numbers (a learning rate, a fill value, eps,
+ * seeds, the start of a slice) are arguments of a plan; ops, shapes, element types and axes are what a plan is found by.
  *
- * Recording has a price, some hundred nanoseconds a call and about an eager op on a few elements an op, and so has a replay (.frozen).
- * Where that is more than the plan saves, a call runs `step` itself: after some calls with arguments of the same types, extents, requirement
- * of gradients and grad mode, both ways are measured in turns, and again later, less and less often. weft_jit_stats.eager counts
- * such calls, weft_jit_explain says what was measured. Never under .single_graph, .synchronous, .no_fuse or
- * .always_record, while something is profiled or dumped, or chosen for arguments on a GPU; WEFT_JIT_EAGER=0 switches it
- * off. Of calls of more than 1 ms at most 2 % of the time goes into trying. The results are the same, bit for bit; breaks are not counted, memory that a failing kernel was to change is as `step`
- * leaves it, and an op whose result nobody uses is run. 1024 kinds of calls are told apart; of more, those that were not made for longest begin anew.
+ * Recording has a price, some hundred nanoseconds a call and about an eager op on a few elements an op, and so has a replay
+ * (.frozen). Where that is more than the plan saves, a call runs `step` itself: after some calls with arguments of the same
+ * types, extents, requirement of gradients and grad mode, both ways are measured in turns, and again later, less and less
+ * often. weft_jit_stats.eager counts such calls, weft_jit_explain says what was measured. Never under .single_graph,
+ * .synchronous, .no_fuse or .always_record, while something is profiled or dumped, or chosen for arguments on a GPU;
+ * WEFT_JIT_EAGER=0 switches it off. Of calls of more than 1 ms at most 2 % of the time goes into trying. The results are the
+ * same, bit for bit; breaks are not counted, memory that a failing kernel was to change is as `step` leaves it, and an op whose
+ * result nobody uses is run. 1024 kinds of calls are told apart; of more, those that were not made for longest begin anew.
  *
  * Fast math is the exception to the bits: under .fast_math fused kernels may contract a product and a sum, take a
  * reciprocal for quotients, reassociate neighbouring sums and products and lose the sign of a zero, and the compiler may
  * simplify what only real arithmetic would (sqrt(x x) = |x|). NaN and infinities that go in stay what they are, but steps in
- * another order may overflow where those of `step` do not (the reciprocal of a subnormal divisor is infinite); functions such as exp
- * keep their error, sums their order. Such a call waits for the compiler the first time, never runs `step` itself, and gives the same
- * results every time on a machine, at any number of threads; a frozen one is verified all the same. Eager calls are not affected.
+ * another order may overflow where those of `step` do not (the reciprocal of a subnormal divisor is infinite); functions such
+ * as exp keep their error, sums their order. Such a call waits for the compiler the first time, never runs `step` itself, and
+ * gives the same results every time on a machine, at any number of threads; a frozen one is verified all the same. Eager calls
+ * are not affected.
  *
  * Everything may happen inside: backward, hooks, custom functions, optimisers, random numbers, writes in place
  * through any alias. What is made inside and still reachable afterwards (results, kept tensors, gradients, values
@@ -77,24 +79,27 @@ typedef struct weft_jit_args {
     bool no_fuse;    /* one step an op: to compare with */
     bool fast_math;  /* results need not be eager's bit for bit (below); also WEFT_FAST_MATH=1 */
     /* Calls are replayed without calling fn, once two recordings in a row of calls with such arguments agreed in everything:
-     * ops, numbers, captured tensors, how outputs are made; unless calling fn is measured to be faster (above). Every call is checked against guards first, and records where one
-     * misses (weft_jit_reasons says which).
+     * ops, numbers, captured tensors, how outputs are made; unless calling fn is measured to be faster (above). Every call is
+     * checked against guards first, and records where one misses (weft_jit_reasons says which).
      *  - Arguments: the same types, shapes, strides, devices and aliases, in storages of the same size, at any offset once
-     *    recordings at two have agreed. One that was the same tensor in both recordings must be that tensor: fn may have captured it, too, and used it
+     *    recordings at two have agreed. One that was the same tensor in both recordings must be that tensor: fn may have
+     *    captured it, too, and used it
      *    as that. Once two recordings in a row had different ones it may be any.
-     *  - Captured tensors: kept (weft_keep; a module's are), alive and the same, those too of which fn only asks the shape or that it only
-     *    gives out. Both: the hooks they had; gradients that a backward adds to are those of the same
-     *    arguments. The grad mode and the thread's default device are the same, too.
-     *  - A whole training step may be replayed: gradients that fn drops, adds to or leaves on captured tensors are dropped, added to
-     *    or left anew, and an optimiser that it steps gives each replay the numbers of its rate and its step (weft_optim_set_lr
-     *    between calls, a checkpoint that is loaded).
+     *  - Captured tensors: kept (weft_keep; a module's are), alive and the same, those too of which fn only asks the shape or
+     *    that it only gives out. Both: the hooks they had; gradients that a backward adds to are those of the same arguments.
+     *    The grad mode and the thread's default device are the same, too.
+     *  - A whole training step may be replayed: gradients that fn drops, adds to or leaves on captured tensors are dropped,
+     *    added to or left anew, and an optimiser that it steps gives each replay the numbers of its rate and its step
+     *    (weft_optim_set_lr between calls, a checkpoint that is loaded).
      *  - Random numbers are those that fn would draw: a replay takes them from its generators as they are then (seeded, restored or
-     *    drawn from between calls), and moves these as far. A generator has no owner: one that fn draws from, the thread's own aside,
+     *    drawn from between calls), and moves these as far. A generator has no owner: one that fn draws from, the thread's own
+     *    aside,
      *    must not be freed before the last call of the trace, with whatever tensors; one that lies on fn's stack is refused.
-     *  - Never replayed is a function that reads values, keeps tensors, frees the caller's, in which a call fails, gives outputs a history, runs backward into what an argument
-     *    or a captured tensor was computed from, leaves new gradients on arguments, sets a learning rate, steps optimisers more than
-     *    32 times (each group of parameters counts) or one of parameters that are not dense f32 or f64, seeds or sets a generator,
-     *    switches a module between training and evaluation, changes a number, the grad mode or the default device for its caller.
+     *  - Never replayed is a function that reads values, keeps tensors, frees the caller's, in which a call fails, gives outputs
+     *    a history, runs backward into what an argument or a captured tensor was computed from, leaves new gradients on
+     *    arguments, sets a learning rate, steps optimisers more than 32 times (each group of parameters counts) or one of
+     *    parameters that are not dense f32 or f64, seeds or sets a generator, switches a module between training and
+     *    evaluation, changes a number, the grad mode or the default device for its caller.
      *  - If a replay fails, gradients that fn drops or replaces are gone, those that it adds to are as for any tensor that is
      *    written, and generators have moved.
      *  - What fn does besides (counting, choosing another tensor) is not seen: every verify_every-th call (default 100; -1: none)
@@ -161,8 +166,8 @@ typedef struct weft_jit_break {
 /* Fills at most n entries with the places that broke the graph, in order of first appearance; returns how many
  * places there are. */
 WEFT_API int weft_jit_breaks(weft_jit *j, weft_jit_break *out, int n);
-/* Why calls of a function that freezes were not replayed: guards that missed, refusals, failed verifications. "plans: ...": max_plans
- * is too small, of any function. */
+/* Why calls of a function that freezes were not replayed: guards that missed, refusals, failed verifications. "plans: ...":
+ * max_plans is too small, of any function. */
 typedef struct weft_jit_reason {
     char text[192];
     int64_t count;
@@ -170,8 +175,9 @@ typedef struct weft_jit_reason {
 /* Fills at most n entries, in order of first appearance; returns how many reasons there are (at most 32 are
  * told apart). */
 WEFT_API int weft_jit_reasons(weft_jit *j, weft_jit_reason *out, int n);
-/* Writes counts, breaks, reasons, why each plan was built, whether plans had to be dropped, and for every plan its steps, the lines that
- * called what is in them, what was fused and what was not and why. */
+/* Writes counts, breaks, reasons, why each plan was built, whether plans had to be dropped, and for every plan its steps, the
+ * lines that called what is in them, what was fused and what was not and why. WEFT_EINVALID: j or out is NULL; WEFT_EIO: it
+ * cannot be written. */
 WEFT_API weft_status weft_jit_explain(weft_jit *j, FILE *out);
 
 #ifdef __cplusplus

@@ -12,9 +12,15 @@
  *     weft_tensor y = weft_nn_linear_forward(&fc, x);
  *     weft_module_free(m);                                      frees every parameter
  *
- * Said once: init functions return a status and the module remembers the first failure; a layer whose
- * init failed keeps that error, and its forward returns it. Results of forward belong to the current scope. A module, its layers and its optimiser belong to one thread at a time. Options go by name in C; in C++
- * they are parameters in the same order.
+ * Said once, of every layer:
+ *  - init returns what went wrong first in it, whatever failed before, and makes nothing after that: WEFT_EINVALID (no layer, no
+ *    module, no name or one that is taken, a number out of its domain), WEFT_ESHAPE (extents below 1, or that do not divide each
+ *    other), WEFT_EDTYPE (parameters are f16, bf16, f32 or f64), WEFT_ENOMEM. The text names the init, the layer by its whole name,
+ *    the argument and its value. The module remembers its first failure.
+ *  - The layer keeps that error, and its forward returns it. Otherwise forward's errors are those of its ops (weft/ops.h), and its
+ *    result belongs to the current scope. The layer's tensors are the module's.
+ *  - A module, its layers and its optimiser belong to one thread at a time.
+ *  - Options go by name in C; in C++ they are parameters in the same order.
  */
 #ifndef WEFT_NN_H
 #define WEFT_NN_H
@@ -38,7 +44,8 @@ WEFT_API void weft_module_free(weft_module *m);
 /* WEFT_OK, or the status of the first registration that failed. */
 WEFT_API weft_status weft_module_status(const weft_module *m);
 
-/* Names registered from now on start with this text and a dot, of an empty text with nothing; they nest, at most 16 deep. */
+/* Names registered from now on start with this text and a dot, of an empty text with nothing; they nest, at most 16 deep
+ * (WEFT_EINVALID beyond, which the module remembers; WEFT_ENOMEM). */
 WEFT_API weft_status weft_module_push(weft_module *m, const char *format, ...) WEFT_PRINTF(2, 3);
 /* Drops the innermost prefix. WEFT_EINVALID if there is none. */
 WEFT_API weft_status weft_module_pop(weft_module *m);
@@ -56,7 +63,8 @@ WEFT_API weft_tensor weft_module_buffer(weft_module *m, const char *name, weft_t
 WEFT_API int weft_module_count(const weft_module *m);
 WEFT_API weft_named_tensor weft_module_at(const weft_module *m, int i);
 WEFT_API bool weft_module_is_parameter(const weft_module *m, int i);
-/* By full name; an empty handle of a WEFT_EINVALID error if there is none. */
+/* By full name, the module's own handle: it is neither the scope's nor yours to free. The empty handle of a WEFT_EINVALID error if
+ * there is none. */
 WEFT_API weft_tensor weft_module_get(const weft_module *m, const char *name);
 /* Elements of all parameters. */
 WEFT_API int64_t weft_module_numel(const weft_module *m);
@@ -68,28 +76,30 @@ WEFT_API const weft_named_tensor *weft_module_entries(const weft_module *m);
  * afterwards. Graphs recorded before stay good: they read what they saved, and their gradients follow the parameters.
  * WEFT_EGRAD for a buffer that is a recorded result, and nothing has moved. */
 WEFT_API weft_status weft_module_to(weft_module *m, weft_device device);
-/* Drops all gradients. */
+/* Drops all gradients. WEFT_EINVALID if m is NULL. */
 WEFT_API weft_status weft_module_zero_grad(weft_module *m);
 /* Training mode on or off: dropout and batch norm look at it. */
 WEFT_API void weft_module_train(weft_module *m, bool training);
 WEFT_API bool weft_module_training(const weft_module *m);
 
 /* Scales all gradients by max_norm / (total + 1e-6) if their Euclidean norm over all parameters
- * exceeds max_norm > 0. *norm (may be NULL): the norm before. Parameters without gradient are
+ * exceeds max_norm > 0 (WEFT_EINVALID). *norm (may be NULL): the norm before. Parameters without gradient are
  * skipped. Sums are in the canonical order, so the bits do not depend on the number of threads. */
 WEFT_API weft_status weft_module_clip_grad_norm(weft_module *m, double max_norm,
                                                 double *norm WEFT_OR(nullptr));
-/* Every element of every gradient := held in [-value, value], value > 0; NaN stays. */
+/* Every element of every gradient := held in [-value, value], value > 0 (WEFT_EINVALID); NaN stays. */
 WEFT_API weft_status weft_module_clip_grad_value(weft_module *m, double value);
 /* A moving average of another module's parameters, or a copy of them: every parameter p of m := p + weight * (q - p), as weft_lerp,
  * where q is the source's of that name, or q itself where weight is 1; every buffer := the source's. weight in [0, 1]; not recorded
  * for gradients. The source has every name of m, in the same shape, and m's memory may be written, each element at an address of
- * its own, else nothing is written (WEFT_EINVALID, WEFT_ESHAPE); types may differ, devices where weight is 1. For evaluation: Polyak and Juditsky 1992; target networks: Lillicrap et al. 2016. */
+ * its own, else nothing is written (WEFT_EINVALID, WEFT_ESHAPE); types may differ, devices where weight is 1. For evaluation:
+ * Polyak and Juditsky 1992; target networks: Lillicrap et al. 2016. */
 WEFT_API weft_status weft_module_lerp(weft_module *m, const weft_module *source, double weight);
 
 /* -- initialisers ------------------------------------------------------------------------------------
  * Overwrite t (floating point, any rank unless said), not recorded for gradients. generator NULL: the
- * thread's. fan_in = dims 1.. of the weight, fan_out = dim 0 and dims 2..; they need rank >= 2. */
+ * thread's. fan_in = dims 1.. of the weight, fan_out = dim 0 and dims 2..; they need rank >= 2 (WEFT_ESHAPE). Other errors:
+ * WEFT_EDTYPE for what is no float, WEFT_EINVALID for numbers outside of what each says and for read-only memory, WEFT_EHANDLE. */
 typedef enum weft_fan { WEFT_FAN_IN = 0, WEFT_FAN_OUT } weft_fan;
 
 /* Every element := value. */
@@ -113,9 +123,9 @@ WEFT_API weft_status weft_init_kaiming_uniform(weft_tensor t, double slope, weft
                                                weft_generator *g WEFT_OR(nullptr));
 WEFT_API weft_status weft_init_kaiming_normal(weft_tensor t, double slope, weft_fan fan,
                                               weft_generator *g WEFT_OR(nullptr));
-/* gain times a matrix whose rows, or columns if there are fewer of them, are orthonormal, uniform among all such (Saxe et al. 2014).
- * The matrix is t with the axes from the second on made one; rank >= 2. Computed in f64 on one thread of the host, 1 s for
- * 1024 x 1024; it breaks a trace. */
+/* gain times a matrix whose rows, or columns if there are fewer of them, are orthonormal, uniform among all such (Saxe et al.
+ * 2014). The matrix is t with the axes from the second on made one; rank >= 2. Computed in f64 on one thread of the host, 1 s
+ * for 1024 x 1024; it breaks a trace. */
 WEFT_API weft_status weft_init_orthogonal(weft_tensor t, double gain,
                                           weft_generator *g WEFT_OR(nullptr));
 
@@ -124,8 +134,6 @@ WEFT_API weft_status weft_init_orthogonal(weft_tensor t, double gain,
  * options by name. Default dtype: f32. Defaults of values and initial weights are PyTorch's. */
 
 /* x[.., in] -> x weight[out, in]^T + bias[out]. Weight and bias uniform in +-1/sqrt(in). */
-/* The init of every layer returns what went wrong first in it, whatever failed before, and makes nothing after that; the
- * text names the init, the layer by its whole name, the argument and its value. The module remembers its first failure. */
 typedef struct weft_nn_linear {
     weft_tensor weight, bias;
 } weft_nn_linear;
@@ -200,7 +208,8 @@ WEFT_API weft_tensor weft_nn_group_norm_forward(const weft_nn_group_norm *layer,
 /* x[n, in, h, w] with weight[out, in / groups, kernel, kernel]: weft_conv2d with bias[out]; 1d: x[n, in, w] with
  * weight[out, in / groups, kernel]. groups divide in and out. Weight and bias uniform in +-1/sqrt(fan_in). Numbers that differ
  * from axis to axis are given by the names of several: weft_nn_conv2d_init(&l, m, "c", 3, 8, .kernels = weft_shape(1, 7),
- * .paddings = weft_shape(0, 3)); such a shape, of as many numbers as x has axes for them or of one, counts instead of the number. */
+ * .paddings = weft_shape(0, 3)); such a shape, of as many numbers as x has axes for them or of one, counts instead of the
+ * number. */
 typedef struct weft_nn_conv2d {
     weft_tensor weight, bias;
     int64_t stride, padding, dilation, groups;
@@ -248,8 +257,8 @@ WEFT_API weft_status weft_nn_conv_transpose2d_init(const weft_nn_conv_transpose_
 WEFT_API weft_tensor weft_nn_conv_transpose2d_forward(const weft_nn_conv_transpose *layer,
                                                       weft_tensor x);
 
-/* x[n, dim, ..], of any number of axes behind (torch.nn.BatchNorm1d to 3d): by the batch's statistics while the module trains (the running ones move), else by
- * the running ones. Buffers: running_mean, running_var, num_batches_tracked (i64). */
+/* x[n, dim, ..], of any number of axes behind (torch.nn.BatchNorm1d to 3d): by the batch's statistics while the module trains
+ * (the running ones move), else by the running ones. Buffers: running_mean, running_var, num_batches_tracked (i64). */
 typedef struct weft_nn_batch_norm2d {
     weft_tensor weight, bias, running_mean, running_var, batches;
     double momentum, eps;
@@ -278,7 +287,8 @@ WEFT_API weft_tensor weft_nn_dropout_forward(const weft_nn_dropout *layer, weft_
 /* -- checkpoints ---------------------------------------------------------------------------------------- */
 /* A training run in one safetensors file: the module's parameters and buffers, the optimiser's state and
  * any further tensors (step, random state, position in the data). Saving is atomic; loading checks every
- * name and shape before it writes into the tensors. */
+ * name and shape before it writes into the tensors. WEFT_EIO: the file cannot be read or written, or is malformed; WEFT_EINVALID: a
+ * name that is missing or not expected, NULL; WEFT_ESHAPE: a tensor of another shape. */
 typedef struct weft_checkpoint_args {
     const char *path;
     const weft_module *module;

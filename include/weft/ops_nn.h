@@ -155,8 +155,9 @@ typedef struct weft_interpolate_args {
 } weft_interpolate_args;
 WEFT_API weft_tensor weft_interpolate(const weft_interpolate_args *args);
 
-/* softmax(q k^T * scale + mask) v: q[.., l, e], k[.., s, e], v[.., s, ev] -> [.., l, ev]; leading axes broadcast, the mask's too. Vaswani et al. 2017,
- * "Attention Is All You Need"; in blocks that hold no whole row of scores, as Dao et al. 2022 (FlashAttention). */
+/* softmax(q k^T * scale + mask) v: q[.., l, e], k[.., s, e], v[.., s, ev] -> [.., l, ev]; leading axes broadcast, the mask's
+ * too. Vaswani et al. 2017, "Attention Is All You Need"; in blocks that hold no whole row of scores, as Dao et al. 2022
+ * (FlashAttention). */
 typedef struct weft_attention_args {
     weft_tensor q, k, v;
     weft_tensor

@@ -2,7 +2,9 @@
  * weft/optim.h -- optimisers and learning-rate schedules. Included by weft/nn.h.
  *
  * An optimiser updates the parameters a module had when it was made, in place, and owns its state tensors. The module
- * must outlive it. Every `new` returns NULL on error. Defaults are PyTorch's; where a default is not 0, WEFT_ZERO says 0.
+ * must outlive it. Every `new` returns an optimiser of the caller's, until weft_optim_free; or NULL: WEFT_EINVALID for a number
+ * out of its domain, no module, or one of which a layer failed to initialise; WEFT_ENOMEM. Defaults are PyTorch's; where a
+ * default is not 0, WEFT_ZERO says 0.
  *
  * Said once, of weight_decay (>= 0): g += weight_decay * p before all else, but AdamW and Lion, whose decay is decoupled,
  * begin with p *= 1 - lr * weight_decay. Parameters of a rank below decay_min_rank are not decayed: 2 spares biases and norms.
@@ -102,13 +104,14 @@ typedef struct weft_optim_group_args {
 } weft_optim_group_args;
 WEFT_API weft_status weft_optim_group(const weft_optim_group_args *args);
 
-/* One update of every parameter that has a gradient. Gradients are left as they are. */
+/* One update of every parameter that has a gradient. Gradients are left as they are. WEFT_EINVALID: NULL; WEFT_ENOMEM. */
 WEFT_API weft_status weft_optim_step(weft_optim *o);
-/* From the next step on. A function that is to be replayed (.frozen) leaves it to its caller. */
+/* From the next step on; lr >= 0 and finite (WEFT_EINVALID). A function that is to be replayed (.frozen) leaves it to its
+ * caller. */
 WEFT_API weft_status weft_optim_set_lr(weft_optim *o, double lr);
 WEFT_API double weft_optim_lr(const weft_optim *o);
 /* State tensors for checkpoints, under PyTorch's names: "optim.exp_avg.<parameter>", ..., and "optim.step" (i64). Loading
- * into them (weft/io.h) restores the optimiser. Valid while the optimiser lives. */
+ * into them (weft/io.h) restores the optimiser. Valid while the optimiser lives; 0 and NULL for NULL. */
 WEFT_API int weft_optim_state_count(const weft_optim *o);
 WEFT_API const weft_named_tensor *weft_optim_state(const weft_optim *o);
 /* Frees the optimiser and its state. NULL is ignored. */

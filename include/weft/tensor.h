@@ -82,9 +82,9 @@ WEFT_API weft_tensor weft_from_data(const void *data, weft_shape shape,
 /* A tensor on memory that stays yours: nothing is copied, the time does not depend on the size, and
  * writes are visible both ways. `deleter(arg)` runs exactly once, when the last tensor, view or saved
  * value on the memory is gone (any thread). When the call fails it does not run. The tensor is of the innermost scope, on the CPU.
- * WEFT_EINVALID: data is NULL (unless there are no elements), or not aligned; WEFT_ESHAPE: extents and strides leave the address space.
- * Called weft_from_blob(p, weft_shape(2, 3), .read_only = true), or (weft_from_blob)(&args) with a struct of yours: without the
- * parentheses the struct would be the memory, of a tensor without axes. */
+ * WEFT_EINVALID: data is NULL (unless there are no elements), or not aligned; WEFT_ESHAPE: extents and strides leave the
+ * address space. Called weft_from_blob(p, weft_shape(2, 3), .read_only = true), or (weft_from_blob)(&args) with a struct of
+ * yours: without the parentheses the struct would be the memory, of a tensor without axes. */
 typedef struct weft_blob_args {
     void *data; /* element [0, ..., 0]; aligned to the element size */
     weft_shape shape;
@@ -100,13 +100,14 @@ WEFT_API weft_tensor weft_from_blob(const weft_blob_args *args);
 /* -- reading ---------------------------------------------------------------------------------------- */
 
 /* Address of the first element, valid while a tensor or view on this memory lives. No copy: other
- * elements are at weft_stride apart. NULL on error, also where the memory is a device's (weft_to). Reads only: writing through it is not seen by the
- * version counter that protects gradients; use weft_data_mut for that. */
+ * elements are at weft_stride apart. NULL on error, also where the memory is a device's (weft_to). Reads only: writing through
+ * it is not seen by the version counter that protects gradients; use weft_data_mut for that. */
 WEFT_API const void *weft_data(weft_tensor t);
-/* The same for writing: counts as an in-place write now. Refuses read-only memory and, where recording
- * is on, values that gradients flow through (weft_copy_ records its write). */
+/* The same for writing: counts as an in-place write now. NULL also for read-only memory (WEFT_EINVALID) and, where recording
+ * is on, for values that gradients flow through (WEFT_EGRAD; weft_copy_ records its write). */
 WEFT_API void *weft_data_mut(weft_tensor t);
-/* *out := the value of a tensor with one element (any rank), or of a scalar, converted to double. */
+/* *out := the value of a tensor with one element (any rank), or of a scalar, converted to double. WEFT_ESHAPE for more or no
+ * elements; on failure *out is left alone. */
 WEFT_API weft_status weft_item(weft_tensor t, double *out);
 /* The same as a result: NaN on error. */
 WEFT_API double weft_item_f64(weft_tensor t);
@@ -143,9 +144,9 @@ WEFT_API bool weft_shares_memory(weft_tensor a, weft_tensor b);
 
 /* A name for error messages, reports and listings; copied. NULL removes it. */
 WEFT_API weft_status weft_set_name(weft_tensor t, const char *name);
-/* "" when there is none or t is dead. Valid until the tensor goes or is renamed. */
+/* "" when there is none or t is dead, never NULL. The tensor's; valid until it goes or is renamed. */
 WEFT_API const char *weft_name(weft_tensor t);
-/* "file:line" of the call that made t; "" when it is not known. */
+/* "file:line" of the call that made t; "" when it is not known, never NULL. Valid as long as the process. */
 WEFT_API const char *weft_site(weft_tensor t);
 /* For debuggers and logs: type, device, name and site of whatever handle t is, dead and empty ones too, and below
  * them the elements as weft_print shows them where they lie in host memory. Never an error, never NULL; breaks no trace and
@@ -155,7 +156,8 @@ WEFT_API const char *weft_describe(weft_tensor t);
 /* -- printing ---------------------------------------------------------------------------------------
  * As NumPy prints: aligned columns, 4 digits after the point (scientific when the range asks for it),
  * `...` inside axes longer than 6 once there are more than 1000 elements. dtype and shape follow, then
- * "requires_grad" for leaves that do, "recorded" for results that gradients flow through. */
+ * "requires_grad" for leaves that do, "recorded" for results that gradients flow through. Printing reads: it waits for a device
+ * and breaks a trace. WEFT_EIO: the text cannot be written; WEFT_EINVALID: a file or buffer is NULL. */
 WEFT_API weft_status weft_print(weft_tensor t); /* to stdout, with a newline */
 WEFT_API weft_status weft_fprint(FILE *out, weft_tensor t);
 /* Writes the text to buf[size], truncated and terminated; returns the length of the whole text
