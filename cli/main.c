@@ -7,47 +7,61 @@
 
 #include "cli/cli.h"
 
+/* clang-format off */
 static const cli_command commands[] = {
     {"run", "run a graph on .npy files",
-     "weft run FILE [--input [NAME=]X.npy | --input X.npz]... [--output-dir D] [--device D]\n\n"
-     "Inputs are taken in the graph's order, or by name. Members of an .npz are taken by name. "
-     "Outputs go to\n"
-     "D/output_0.npy, D/output_1.npy, ... in the graph's order (D is made if it is not there; bf16 "
-     "is written as\n"
-     "f32); without --output-dir they are printed. --device cuda (or cuda:N) runs it on a GPU.\n",
+     "weft run FILE [OPTION]...\n\n"
+     "Runs a graph file once and prints its outputs.\n\n"
+     "  --input X.npy       the next input, in the graph's order\n"
+     "  --input NAME=X.npy  the input of that name\n"
+     "  --input X.npz       inputs by the names of its members\n"
+     "  --output-dir D      outputs go to D/output_0.npy, D/output_1.npy, ... in the\n"
+     "                      graph's order; D is made if it is not there; bf16 is\n"
+     "                      written as f32\n"
+     "  --device cuda       on a GPU; cuda:N for another than the first\n",
      " --input --output-dir --device ", true, cli_run},
     {"show", "print a graph: text, Graphviz, picture",
-     "weft show FILE [--dot | --svg] [-o OUT]\n\nText: inputs, weights and outputs, then the "
-     "function. --dot is input for "
-     "Graphviz, --svg a picture.\n",
+     "weft show FILE [OPTION]...\n\n"
+     "Prints inputs, weights and outputs, then the function as text.\n\n"
+     "  --dot   input for Graphviz instead, fused kernels as boxes\n"
+     "  --svg   a picture instead, likewise; needs no Graphviz\n"
+     "  -o OUT  to that file, not to standard output\n",
      " --dot --svg -o ", true, cli_show},
     {"explain", "say what is fused, and why the rest is not",
-     "weft explain FILE [--dim NAME=SIZE]... [--input X.npy]...\n\nSteps of a run and a reason for "
-     "every edge that is not "
-     "fused. Sizes of symbols come from --dim or from\ninputs.\n",
+     "weft explain FILE [OPTION]...\n\n"
+     "Prints the steps that a run takes and a reason for every edge between them that\n"
+     "is not fused. Nothing is run. Symbols get their sizes from --dim, or from inputs.\n\n"
+     "  --dim NAME=SIZE        the size of a symbol\n"
+     "  --input [NAME=]X.npy   an input, as for weft run\n",
      " --input --dim ", true, cli_explain},
     {"profile", "time a graph kernel by kernel, fused against unfused",
-     "weft profile FILE [--compare] [--json] [-o OUT] [--runs N] [--dim NAME=SIZE]... [--input "
-     "X.npy]...\n\n"
-     "Runs the graph N times (default 30) and prints for every kernel what it computes, its time, "
-     "the bytes "
-     "and\n"
-     "floating-point operations counted from the graph, the bytes that fusing saved, and how near "
-     "it comes to "
-     "what\n"
-     "this machine can do at that size, measured in the same run. --compare runs the graph op by "
-     "op as well, "
-     "in\n"
-     "turns. Totals add up to the time of a whole run. Inputs that are not given are zeros. A "
-     "timeline: "
-     "WEFT_PROFILE=trace.json weft ...\n",
+     "weft profile FILE [OPTION]...\n\n"
+     "Runs the graph and prints for every kernel what it computes, its time, the bytes\n"
+     "and floating-point operations counted from the graph, the bytes that fusing\n"
+     "saved, and how near it comes to what this machine can do at that size, measured\n"
+     "in the same run. Times add up to that of a whole run.\n\n"
+     "  --compare              the graph op by op as well, in turns\n"
+     "  --runs N               so many runs of each way; default 30\n"
+     "  --dim NAME=SIZE        the size of a symbol\n"
+     "  --input [NAME=]X.npy   an input, as for weft run; others are zeros\n"
+     "  --json                 one JSON object instead of the table\n"
+     "  -o OUT                 to that file, not to standard output\n\n"
+     "A timeline instead: WEFT_PROFILE=trace.json weft run ...\n",
      " --input --dim --compare --json --runs -o ", true, cli_profile},
-    {"doctor", "what this build and machine offer", "weft doctor\n", "", false, cli_doctor},
+    {"doctor", "what this build and machine offer",
+     "weft doctor\n\n"
+     "Prints the compiler of kernels, instruction set, threads, libraries, GPUs and\n"
+     "environment variables that weft found; for what is missing, why, and what stands\n"
+     "in for it.\n",
+     "", false, cli_doctor},
     {"cache", "compiled kernels on disk",
-     "weft cache [--clear]\n\nFolder, number and bytes of kernels; --clear removes "
-     "them.\n",
+     "weft cache [--clear]\n\n"
+     "Prints the folder of compiled kernels (WEFT_CACHE_DIR), how many there are and\n"
+     "their bytes.\n\n"
+     "  --clear  removes them; they are compiled again when needed\n",
      " --clear ", false, cli_cache},
 };
+/* clang-format on */
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 static int WF_PRINTF(2, 0) report(const char *command, const char *format, va_list list, int status)
