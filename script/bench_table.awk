@@ -8,6 +8,9 @@
 # reaches it (ratios, "over_", "times_" and "of_limit" at least, all else at most), and weft is not slower than PyTorch, eager or
 # compiled, by over 3 % where no target says more. Lines of bench "run" describe the run and come first.
 #
+# Above a table stands what its rows are, below it what its columns mean: lines of bench/columns (variable captions: another
+# file; captions=none: tables alone).
+#
 # Then every line of bench/targets (variable targets: another file; of: programs, a regular expression; only=targets: nothing
 # else): reached, missed and by how much, or not measured and why. Lines of bench "load" say which programs ran and which
 # failed, of bench "peer" which peers there are not.
@@ -165,23 +168,51 @@ function conclude(program, bench, which, figure, what,    r, n, got, hit, miss, 
     printf "  %-12s  %s\n", miss ? "MISSED" : "reached", line
     for (i = 1; i <= miss && i <= 5; i++) {
         r = worst[i]
-        printf "                  %s: %s, target %s (%+.0f %%)\n", row_name(r), cell[r, figure], cell[r, "target_" figure], by[r]
+        printf "                  %s: %s %s, at %s %s is asked (%+.0f %%)\n", row_name(r), figure, cell[r, figure],
+            at_least(figure) ? "least" : "most", cell[r, "target_" figure], by[r]
     }
     if (miss > 5) printf "                  and %d more\n", miss - 5
+}
+# What stands in bench/columns of a table ("*": of every one), but for columns that it does not have.
+function explain(bench,    i, k, names, has) {
+    for (i = 1; i <= n_captions; i++) {
+        if (caption_of[i] != bench || caption_name[i] == "-") continue
+        has = bench == "*"
+        split(caption_name[i], names, ", ")
+        for (k = 1; k in names; k++) if ((bench, names[k]) in column) has = 1
+        if (has) printf "    %-*s  %s\n", caption_width[bench], caption_name[i], caption[i]
+    }
+}
+function read_captions(file,    line, field) {
+    while ((getline line < file) > 0) {
+        if (line ~ /^(#|$)/ || split(line, field, / +\| +/) != 3) continue
+        caption_of[++n_captions] = field[1]
+        caption_name[n_captions] = field[2]
+        caption[n_captions] = field[3]
+        if (field[2] == "-") about[field[1]] = field[3]
+        if (length(field[2]) > caption_width[field[1]]) caption_width[field[1]] = length(field[2])
+    }
 }
 BEGIN {
     split("torch torch.compile jax llm.c", peers, " ")
     if (targets == "") targets = "bench/targets"
     if (of == "") of = "."
+    if (captions == "") captions = "bench/columns"
+    if (captions != "none") read_captions(captions)
 }
 END {
     for (r = 1; r <= n_rows; r++) judge(bench_of[r], r)
     for (r = 1; r <= n_rows; r++) for (p = 1; p in peers; p++) if ((r, "times_" peers[p]) in raw) seen["times_" peers[p]]
+    if (n_captions && only != "targets") {
+        printf "\nin every table\n"
+        explain("*")
+    }
     for (b = 1; b <= n_benches && only != "targets"; b++) {
         bench = benches[b]
         printf "\n%s", bench
         if (rows_with_targets[bench]) printf ": %d of %d rows reach what they should", reached[bench], rows_with_targets[bench]
         printf "\n"
+        if (bench in about) printf "  %s\n", about[bench]
         for (c = 1; c <= n_columns[bench]; c++) {
             key = columns[bench, c]
             printf (c == 1 ? "  %-*s" : "  %*s"), widths[bench, key], key
@@ -195,8 +226,9 @@ END {
             }
             printf "\n"
         }
+        explain(bench)
     }
-    printf "\ntargets\n"
+    printf "\ntargets (bench/targets): how many rows reach each; of one that is missed the worst rows, what they have, what is asked\n"
     while ((getline line < targets) > 0)
         if (line !~ /^(#|$)/ && split(line, field, / +\| +/) == 5 && field[1] ~ of)
             conclude(field[1], field[2], field[3], field[4], field[5])
