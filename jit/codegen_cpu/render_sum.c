@@ -278,19 +278,11 @@ static void columns_entry(wf_text *t, const wf_kernel *k, wf_kty type, int lanes
       lanes, product ? "%before" : "0", T.s, name, name, name);
 }
 
-static void columns(wf_text *t, const wf_kernel *k, int lanes, bool product)
+/* %bvN: what row %i has of each source in the tile's columns, read where it lies or, of the last tile, in a buffer. */
+static void columns_load(wf_text *t, const wf_kernel *k, int lanes, bool product)
 {
     const int first = product;
-    const wf_kty type = wf_kir_type(&k->body, k->body.out[0]), dst = wf_kernel_ptr_type(k, 0);
-    const wf_ll T = wf_ll_type(type, lanes);
-    const char *name = k->name;
-    wf_ll param[WF_KIR_MAX_PARAM];
     char a[24], b[24];
-    column_functions(t, k, type, lanes);
-    columns_entry(t, k, type, lanes, product);
-    P("loop:\n  %%i = phi i64 [ 0, %%tile ], [ %%inext, %%after ]\n  %%rowat = mul i64 %%i, "
-      "%%cols\n"
-      "  %%at = add i64 %%rowat, %%col\n");
     for (int s = first; s < k->nsrc; s++)
         if (!wf_ll_is_bcast(k, s))
             P("  %%D%d = getelementptr %s, ptr %%P%d, i64 %%at\n", s + 1,
@@ -319,13 +311,13 @@ static void columns(wf_text *t, const wf_kernel *k, int lanes, bool product)
           wf_ll_type(a0, 1).s, wf_ll_type(a0, 1).s);
         wf_ll_spread(t, "bv0", a0, lanes, "%a0");
     }
-    wf_ll_operands(k, "b", param);
-    wf_ll_body(t, &k->body, lanes, "b", param);
-    P("  %%l = and i64 %%i, 63\n  %%lp = getelementptr %s, ptr %%lane1, i64 %%l\n"
-      "  %%old = load %s, ptr %%lp, align %u\n",
-      T.s, T.s, wf_ll_bytes(type));
-    wf_ll_add(t, type, lanes, "new", "%old",
-              wf_ll_ref(&k->body, k->body.out[0], lanes, "b", param).s);
+}
+
+/* Row %i is in lane i mod 64 of level 1. Behind each block of 4096 rows that level is folded into a lane of level 2, and so is
+ * level 2 into level 3 behind 4096 blocks. %total is row 0 of the last level that is folded, 0 without rows. */
+static void columns_fold(wf_text *t, wf_kty type, int lanes, const char *name)
+{
+    const wf_ll T = wf_ll_type(type, lanes);
     P("  store %s %%new, ptr %%lp, align %u\n  %%inext = add i64 %%i, 1\n"
       "  %%low = and i64 %%inext, 4095\n  %%atend = icmp eq i64 %%low, 0\n"
       "  %%atlast = icmp eq i64 %%inext, %%n\n  %%flush = or i1 %%atend, %%atlast\n"
@@ -351,7 +343,12 @@ static void columns(wf_text *t, const wf_kernel *k, int lanes, bool product)
       "  %%loaded = load %s, ptr %%from, align %u\n  br label %%zero\nzero:\n"
       "  %%total = phi %s [ %s, %%store ], [ %%loaded, %%value ]\n",
       name, name, name, name, T.s, wf_ll_bytes(type), T.s, wf_ll_const(type, lanes, 0).s);
-    /* columns beyond the end go to the buffer */
+}
+
+/* What follows the sum, and its store; columns beyond the end go to the buffer. */
+static void columns_store(wf_text *t, const wf_kernel *k, int lanes)
+{
+    const wf_kty dst = wf_kernel_ptr_type(k, 0);
     if (lanes > 1) {
         const wf_ll total[1] = {{"%total"}};
         wf_ll_body(t, &k->post, lanes, "q", total);
@@ -363,6 +360,29 @@ static void columns(wf_text *t, const wf_kernel *k, int lanes, bool product)
     } else {
         finish_store(t, k, 1);
     }
+}
+
+/* A function that makes columns [begin, end) of the result (of a product: of its row r), `lanes` of them at a time. */
+static void columns(wf_text *t, const wf_kernel *k, int lanes, bool product)
+{
+    const wf_kty type = wf_kir_type(&k->body, k->body.out[0]);
+    const wf_ll T = wf_ll_type(type, lanes);
+    wf_ll param[WF_KIR_MAX_PARAM];
+    column_functions(t, k, type, lanes);
+    columns_entry(t, k, type, lanes, product);
+    P("loop:\n  %%i = phi i64 [ 0, %%tile ], [ %%inext, %%after ]\n  %%rowat = mul i64 %%i, "
+      "%%cols\n"
+      "  %%at = add i64 %%rowat, %%col\n");
+    columns_load(t, k, lanes, product);
+    wf_ll_operands(k, "b", param);
+    wf_ll_body(t, &k->body, lanes, "b", param);
+    P("  %%l = and i64 %%i, 63\n  %%lp = getelementptr %s, ptr %%lane1, i64 %%l\n"
+      "  %%old = load %s, ptr %%lp, align %u\n",
+      T.s, T.s, wf_ll_bytes(type));
+    wf_ll_add(t, type, lanes, "new", "%old",
+              wf_ll_ref(&k->body, k->body.out[0], lanes, "b", param).s);
+    columns_fold(t, type, lanes, k->name);
+    columns_store(t, k, lanes);
     P("  br label %%next\nnext:\n  %%colnext = add i64 %%col, %d\n"
       "  %%more = icmp slt i64 %%colnext, %%end\n  br i1 %%more, label %%tile, label %%done\n"
       "done:\n  ret void\n}\n",
