@@ -138,6 +138,66 @@ static void norm_rows(void *ctx, int64_t row, int64_t count, const void *const *
                 j->mean != NULL ? j->mean + at : NULL, j->rstd + at, count, nt);
 }
 
+/* Rows without values: statistics of nothing. */
+__attribute__((noinline)) static void norm_of_nothing(const norm_job *j, int compute, int64_t rows)
+{
+    for (int64_t i = 0; i < rows; i++) {
+        put(j->rstd, compute, i, NAN);
+        put(j->center ? j->mean : j->rstd, compute, i, NAN);
+    }
+}
+
+/* Weights of channels of few values, a value for each of theirs: such a row is channels of one. */
+typedef struct spread_weights {
+    void *w, *b;
+    size_t bytes; /* of each */
+} spread_weights;
+
+static int spread_over_rows(norm_job *j, int compute, spread_weights *s, wf_why *why)
+{
+    const int64_t channels = j->groups * j->c;
+    s->bytes = (size_t)(channels * j->each) * j->size;
+    j->w = s->w = wf_rows_spread(j->w, 1.0, compute, channels, j->each);
+    j->b = s->b = wf_rows_spread(j->b, -0.0, compute, channels, j->each);
+    j->c *= j->each;
+    j->each = 1;
+    return j->w == NULL || j->b == NULL ? wf_red_nomem(why, 2 * (int64_t)s->bytes) : 0;
+}
+
+/* Rows of channels: what WF_FLAG_CHANNELS makes of the job of whole rows. */
+__attribute__((noinline)) static int by_channels(norm_job *j, wf_row_job *r, const wf_view *x,
+                                                 spread_weights *s, wf_why *why)
+{
+    j->groups = x->dims[x->rank - 3];
+    j->c = x->dims[x->rank - 2];
+    j->each = x->dims[x->rank - 1];
+    const int status =
+        j->each > 0 && j->each < WF_FEW_EACH ? spread_over_rows(j, r->compute, s, why) : 0;
+    r->nt_limit = j->each * (int64_t)j->size % 64 == 0 ? INT64_MAX : 0;
+    r->fn = channels_row;
+    r->many = NULL;
+    return status;
+}
+
+/* Long rows of channels of halves: done here. */
+__attribute__((noinline)) static bool norm_halves(const norm_job *j, const wf_row_job *r, char *out)
+{
+    const int x = r->in[0].dtype, y = r->out[0].dtype;
+    if (j->each <= 0 || wf_dtype_size(x) != 2 || j->n <= WF_BLOCK / 2 ||
+        j->n > (int64_t)BLOCKS * WF_BLOCK) {
+        return false;
+    }
+    halves h = {.j = j,
+                .k = wf_red_kernels_of(r->compute),
+                .x = r->in[0].data,
+                .y = out,
+                .x_dtype = x,
+                .y_dtype = y};
+    h.planes = planes_kernel(x, y) == 1 && j->each > 1;
+    wf_parallel_items(r->rows, j->n, ROW_TASK, ROW_AWAKE, halves_task, &h);
+    return true;
+}
+
 static int run_norm(wf_exec *e, bool center)
 {
     const wf_view *x = &e->src[0];
@@ -152,15 +212,11 @@ static int run_norm(wf_exec *e, bool center)
     j.rstd = e->dst[center ? 2 : 1].data;
     int64_t rows = wf_view_numel(&e->dst[center ? 2 : 1]);
     if (j.n == 0) {
-        for (int64_t i = 0; i < rows; i++) {
-            put(j.rstd, compute, i, NAN);
-            put(center ? j.mean : j.rstd, compute, i, NAN);
-        }
+        norm_of_nothing(&j, compute, rows);
         return 0;
     }
     wf_packed px = {.data = NULL}, w = {.data = NULL}, b = {.data = NULL};
-    void *spread[2] = {NULL, NULL};
-    size_t spread_bytes = 0;
+    spread_weights spread = {NULL, NULL, 0};
     int status = wf_pack(&px, x, x->dtype, -1, e->why);
     if (status == 0 && e->nsrc > 1) {
         status = wf_pack(&w, &e->src[1], compute, -1, e->why);
@@ -169,6 +225,7 @@ static int run_norm(wf_exec *e, bool center)
         status = wf_pack(&b, &e->src[2], compute, -1, e->why);
     }
     if (status == 0) {
+        const bool channels = (e->attr->flags & WF_FLAG_CHANNELS) != 0;
         j.w = w.data;
         j.b = b.data;
         wf_row_job r = {.rows = rows, .n = j.n, .compute = compute, .nin = 1, .nout = 1};
@@ -180,44 +237,16 @@ static int run_norm(wf_exec *e, bool center)
         r.fn = norm_row;
         r.many = norm_rows;
         r.ctx = &j;
-        if (e->attr->flags & WF_FLAG_CHANNELS) {
-            j.groups = x->dims[x->rank - 3];
-            j.c = x->dims[x->rank - 2];
-            j.each = x->dims[x->rank - 1];
-            if (j.each > 0 && j.each < WF_FEW_EACH) {
-                const int64_t channels = j.groups * j.c;
-                spread_bytes = (size_t)(channels * j.each) * j.size;
-                j.w = spread[0] = wf_rows_spread(w.data, 1.0, compute, channels, j.each);
-                j.b = spread[1] = wf_rows_spread(b.data, -0.0, compute, channels, j.each);
-                j.c *= j.each;
-                j.each = 1;
-                status = j.w == NULL || j.b == NULL
-                             ? wf_red_nomem(e->why, 2 * (int64_t)spread_bytes)
-                             : 0;
-            }
-            r.nt_limit = j.each * (int64_t)j.size % 64 == 0 ? INT64_MAX : 0;
-            r.fn = channels_row;
-            r.many = NULL;
-        }
-        if (status == 0 && j.each > 0 && wf_dtype_size(x->dtype) == 2 && j.n > WF_BLOCK / 2 &&
-            j.n <= (int64_t)BLOCKS * WF_BLOCK) {
-            halves h = {&j,       wf_red_kernels_of(compute),
-                        px.data,  e->dst[0].data,
-                        x->dtype, e->dst[0].dtype,
-                        false};
-            h.planes = planes_kernel(x->dtype, e->dst[0].dtype) == 1 && j.each > 1;
-            wf_parallel_items(rows, j.n, ROW_TASK, ROW_AWAKE, halves_task, &h);
-            r.rows = 0;
-        }
+        status = channels ? by_channels(&j, &r, x, &spread, e->why) : 0;
         const wf_turned_norm turned = {px.data, e->dst[0].data, x->dtype, e->dst[0].dtype,
-                                       compute, r.rows,         j.n,      w.data,
+                                       compute, rows,           j.n,      w.data,
                                        b.data,  j.mean,         j.rstd,   j.eps};
-        const bool done =
-            status == 0 && !(e->attr->flags & WF_FLAG_CHANNELS) && wf_norm_turned(&turned);
+        const bool done = status == 0 && (channels ? norm_halves(&j, &r, e->dst[0].data)
+                                                   : wf_norm_turned(&turned));
         status = status != 0 || done ? status : wf_rows_run(&r, e->why);
     }
-    wf_scratch_free(spread[0], spread_bytes);
-    wf_scratch_free(spread[1], spread_bytes);
+    wf_scratch_free(spread.w, spread.bytes);
+    wf_scratch_free(spread.b, spread.bytes);
     wf_unpack(&px);
     wf_unpack(&w);
     wf_unpack(&b);
