@@ -274,6 +274,71 @@ static int check_results(wf_ctx *c, const weft_function *f, uint32_t depth, wf_s
     return 0;
 }
 
+/* The operands of a call: handles, and the slots of those that are tensors, pinned if they are kept. */
+typedef struct operands {
+    weft_tensor in[MAX_IN];
+    wf_slot *src[MAX_IN];
+    bool pinned[MAX_IN];
+    int n;
+    bool tracked; /* gradients flow to one */
+} operands;
+
+static int open_operands(wf_ctx *c, operands *o, wf_why *why)
+{
+    for (int i = 0; i < o->n; i++) {
+        const weft_tensor t = o->in[i];
+        if (t.slot == 0 && t.serial) {
+            return -wf_error_again(c, t);
+        }
+        if (t.slot >= WF_ABSENT_SLOT) {
+            continue;
+        }
+        wf_slot *s = o->src[i] = wf_pin(c, t, &o->pinned[i], why);
+        if (!s) {
+            return why->code;
+        }
+        o->tracked |= wf_slot_tracked(s) && wf_dtype_kind(s->dtype) == 2;
+    }
+    return 0;
+}
+
+static void close_operands(wf_ctx *c, operands *o)
+{
+    for (int i = 0; i < o->n; i++) {
+        if (o->pinned[i]) {
+            wf_unpin(c, o->src[i]);
+        }
+    }
+}
+
+/* Runs f's forward, unrecorded, in the scope of depth `depth`. Below 0: the error is recorded already. */
+static int run_forward(wf_ctx *c, weft_function_ctx *ctx, const weft_function *f, void *user,
+                       operands *o, weft_tensor *out, int n_out, uint32_t depth, wf_why *why)
+{
+    for (int i = 0; i < n_out; i++) {
+        out[i] = WEFT_NONE;
+    }
+    const uint64_t errors = c->error_seen;
+    c->grad_off++;
+    int rc = -(int)f->forward(ctx, user, o->in, o->n, out, n_out);
+    wf_raise_made_up(c, f->name, "its forward", -rc, errors);
+    rc = rc ? rc : check_operands(c, f, o->in, o->n, o->src, o->pinned, why);
+    rc = rc ? rc : check_results(c, f, depth, o->src, o->n, ctx, out, n_out, why);
+    c->grad_off--;
+    return rc;
+}
+
+/* The node of a call stands where weft_apply does: its results were made inside forward. */
+static void stamp(wf_ctx *c, const weft_tensor *out, int n_out, const char *site)
+{
+    for (int i = 0; i < n_out && site; i++) {
+        const wf_ref node = wf_slot_at(c, out[i].slot)->node;
+        if (node) {
+            wf_tnode_at(c->tape, node)->site = site;
+        }
+    }
+}
+
 weft_status(weft_apply)(const weft_function *f, void *user, const weft_tensor *given, int n_in,
                         weft_tensor *out, int n_out)
 {
@@ -289,62 +354,33 @@ weft_status(weft_apply)(const weft_function *f, void *user, const weft_tensor *g
             WF_MAX_DST);
         return WEFT_EINVALID;
     }
-    const char *site = c->here; /* of this call: the results were made inside forward */
+    const char *site = c->here;
     c->here = NULL;
-    weft_tensor in[MAX_IN]; /* given and out may be one array */
-    memcpy(in, given, (size_t)n_in * sizeof *in);
-    wf_slot *src[MAX_IN] = {NULL};
-    bool pinned[MAX_IN] = {false}, tracked = false, recorded = false;
+    operands o = {.n = n_in};
+    memcpy(o.in, given, (size_t)n_in * sizeof *o.in); /* given and out may be one array */
     wf_why why = {0};
-    int rc = 0;
-    for (int i = 0; i < n_in && !rc; i++) {
-        if (in[i].slot == 0 && in[i].serial) {
-            rc = -wf_error_again(c, in[i]);
-        } else if (in[i].slot < WF_ABSENT_SLOT) {
-            src[i] = wf_pin(c, in[i], &pinned[i], &why);
-            rc = src[i] ? 0 : why.code;
-            tracked =
-                tracked || (src[i] && wf_slot_tracked(src[i]) && wf_dtype_kind(src[i]->dtype) == 2);
-        }
-    }
     weft_function_ctx ctx = {.c = c};
+    bool recorded = false;
+    int rc = open_operands(c, &o, &why);
     weft_scope sc = weft_scope_begin();
-    if (!rc) {
-        for (int i = 0; i < n_out; i++) {
-            out[i] = WEFT_NONE;
-        }
-        uint64_t errors = c->error_seen;
-        c->grad_off++;
-        rc = -(int)f->forward(&ctx, user, in, n_in, out, n_out);
-        wf_raise_made_up(c, f->name, "its forward", -rc, errors);
-        rc = rc ? rc : check_operands(c, f, in, n_in, src, pinned, &why);
-        rc = rc ? rc : check_results(c, f, sc.depth, src, n_in, &ctx, out, n_out, &why);
-        c->grad_off--;
-    }
-    if (!rc && (tracked || ctx.tracks) && wf_grad_enabled(c)) {
-        rc = record(c, &ctx, f, user, src, in, n_in, out, n_out, &why);
+    rc = rc ? rc : run_forward(c, &ctx, f, user, &o, out, n_out, sc.depth, &why);
+    if (!rc && (o.tracked || ctx.tracks) && wf_grad_enabled(c)) {
+        rc = record(c, &ctx, f, user, o.src, o.in, n_in, out, n_out, &why);
         recorded = !rc;
-        for (int i = 0; i < n_out && recorded && site; i++) {
-            const wf_ref node = wf_slot_at(c, out[i].slot)->node;
-            if (node) {
-                wf_tnode_at(c->tape, node)->site = site;
-            }
+        if (recorded) {
+            stamp(c, out, n_out, site);
         }
     }
     for (int i = 0; i < n_out && !rc; i++) {
         out[i] = weft_scope_give(sc, out[i]);
     }
     weft_scope_end(sc);
-    for (int i = 0; i < n_in; i++) {
-        if (pinned[i]) {
-            wf_unpin(c, src[i]);
-        }
-    }
+    close_operands(c, &o);
     if (!recorded && f->release) {
         f->release(user);
     }
     if (rc > 0) {
-        rc = wf_raise_status(c, f->name, n_in, in, &why);
+        rc = wf_raise_status(c, f->name, n_in, o.in, &why);
     }
     for (int i = 0; i < n_out && rc; i++) {
         out[i] = wf_last_error(c);

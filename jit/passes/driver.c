@@ -406,6 +406,25 @@ static int choose(const wf_pass_opts *o, int *order, wf_why *why)
     return n;
 }
 
+/* The head of a function on the page of WEFT_DUMP. */
+static void put_recorded(wf_page *page, unsigned number, const wf_fn *in)
+{
+    fprintf(page->out, "<h2>%04u ", number);
+    wf_page_text(page, in->name);
+    fprintf(page->out, "</h2>\n<details><summary>as recorded: %u instructions</summary><table><tr>",
+            in->n);
+    put_fn(page, in);
+    fputs("</table></details>\n", page->out);
+}
+
+/* What a pass made of `in` goes when the next one has made something; `in` is the caller's. */
+static void drop(const wf_fn *f, const wf_fn *in)
+{
+    if (f != in) {
+        wf_fn_free((wf_fn *)(uintptr_t)f);
+    }
+}
+
 int wf_pass_all(const wf_fn *in, const wf_pass_opts *o, wf_fn **out, wf_why *why)
 {
     static const wf_pass_opts defaults;
@@ -434,13 +453,7 @@ int wf_pass_all(const wf_fn *in, const wf_pass_opts *o, wf_fn **out, wf_why *why
         dump(o, in, number, 0, "recorded");
     }
     if (paged) {
-        fprintf(page.out, "<h2>%04u ", number);
-        wf_page_text(&page, in->name);
-        fprintf(page.out,
-                "</h2>\n<details><summary>as recorded: %u instructions</summary><table><tr>",
-                in->n);
-        put_fn(&page, in);
-        fputs("</table></details>\n", page.out);
+        put_recorded(&page, number, in);
     }
     show(in, "as recorded");
     const wf_fn *f = in;
@@ -451,8 +464,8 @@ int wf_pass_all(const wf_fn *in, const wf_pass_opts *o, wf_fn **out, wf_why *why
         if (paged && !rc) {
             put_pass(&page, order[k], f, next ? next : f, p.rewrites);
         }
-        if (f != in && (rc || next)) {
-            wf_fn_free((wf_fn *)(uintptr_t)f);
+        if (rc || next) {
+            drop(f, in);
         }
         f = next || rc ? next : f;
         if (!rc && next) {
@@ -470,9 +483,7 @@ int wf_pass_all(const wf_fn *in, const wf_pass_opts *o, wf_fn **out, wf_why *why
     if (!rc && !o->only && wf_env_stress("order", &seed)) {
         wf_fn *next;
         rc = wf_pass_shuffle((uint64_t)seed, f, &next, why);
-        if (f != in) {
-            wf_fn_free((wf_fn *)(uintptr_t)f);
-        }
+        drop(f, in);
         f = next;
     }
     if (!rc && f == in) { /* the caller will free what it gets */
