@@ -237,7 +237,7 @@ Test(kernels_rows, in_place)
  * the rows behind the last few. 513 elements are no short row. */
 static void check_short_rows(program_maker make, int dtype, int turn)
 {
-    static const int64_t sizes[] = {16, 17, 64, 100, 192, 511, 512, 513};
+    static const int64_t sizes[] = {16, 17, 33, 49, 64, 100, 192, 511, 512, 513};
     static const int64_t counts[] = {15, 16, 19, 21, 38};
     enum { NSIZES = sizeof sizes / sizeof *sizes, NCOUNTS = sizeof counts / sizeof *counts };
     static wf_program p;
