@@ -37,7 +37,7 @@
         }                                                                                          \
     }
 /* A comparison that is another one, `other`, of its operands turned: one of the two has the loop without a scalar, and each the
- * one with a scalar on the right. */
+ * one with a scalar on the right. (Compilers would load both addresses at once, and wait for the two stores that have just been.) */
 #define WF_KERNEL_TURNED(fname, other, first, R, expr)                                             \
     static void other(void *dst, const void *const *src, size_t n, unsigned bcast);                \
     static void fname(void *dst, const void *const *src, size_t n, unsigned bcast)                 \
@@ -53,7 +53,9 @@
         } else if (first && bcast == 3) {                                                          \
             blocks(fname, dst, sizeof(R), src, 2, 0, n, bcast);                                    \
         } else {                                                                                   \
-            const void *const at[2] = {pb, pa};                                                    \
+            const void *at[2] = {pb};                                                              \
+            __asm__("" : "+r"(pa));                                                                \
+            at[1] = pa;                                                                            \
             other(dst, at, n, bcast == 1 ? 2 : bcast);                                             \
         }                                                                                          \
     }
