@@ -124,6 +124,9 @@ weft_status(weft_requires_grad_)(weft_tensor t, bool on)
             wf_tape_api->release(c, s->context, s->node);
             s->node = 0;
         }
+        if (s->meta) {
+            atomic_store_explicit(&s->meta->off, !on, memory_order_relaxed);
+        }
         s->flags =
             (uint8_t)(on ? s->flags | WF_SLOT_REQUIRES_GRAD : s->flags & ~WF_SLOT_REQUIRES_GRAD);
     }

@@ -465,7 +465,8 @@ static int step(engine *e, wf_ref r)
         }
         return rc;
     }
-    if (!rc && n->sort == WF_TN_LEAF && e->n_cap == 0 && n->g.slot) {
+    if (!rc && n->sort == WF_TN_LEAF && e->n_cap == 0 && n->g.slot &&
+        !atomic_load_explicit(&n->meta->off, memory_order_relaxed)) {
         rc = leaf_accumulate(e, n->meta, lies_last(n), n->g);
         if (!rc && wf_meta_has_post_hooks(n->meta)) {
             weft_tensor g = wf_meta_gradient(e->c, n->meta);

@@ -117,6 +117,7 @@ typedef struct wf_meta {
     wf_hooks *hooks; /* NULL: none was ever registered */
     char *name;      /* under the lock: other threads' reports read it */
     _Atomic uint32_t noted; /* the segment that last noted what it does to the gradient */
+    _Atomic uint32_t off; /* weft_requires_grad_(t, false): records made before lead to it still */
 } wf_meta;
 
 typedef struct wf_slot {

@@ -41,6 +41,23 @@ Test(autograd, gradients_accumulate_until_dropped)
     cr_assert_eq(weft_last_status(), WEFT_EGRAD);
 }
 
+/* A layer that is frozen between forward and backward keeps its weights: an optimiser steps what has a gradient. */
+Test(autograd, a_leaf_that_no_longer_requires_a_gradient_gets_none)
+{
+    weft_scope sc = weft_scope_begin();
+    weft_tensor x = leaf(3), w = leaf(5), y = weft_sum(weft_mul(x, w));
+    cr_assert_eq(weft_backward(y, .retain_graph = true), WEFT_OK);
+    cr_assert_eq(weft_requires_grad_(w, false), WEFT_OK);
+    cr_assert_eq(weft_backward(y, .retain_graph = true), WEFT_OK);
+    cr_assert_eq(first(weft_grad(x)), 10);
+    cr_assert_eq(first(weft_grad(w)), 3);
+    cr_assert_eq(weft_requires_grad_(w, true), WEFT_OK);
+    cr_assert_eq(weft_backward(y), WEFT_OK);
+    cr_assert_eq(first(weft_grad(x)), 15);
+    cr_assert_eq(first(weft_grad(w)), 6);
+    weft_scope_end(sc);
+}
+
 Test(autograd, shared_gradients_do_not_alias)
 {
     /* d(x + y) hands one gradient to both: writing to one must not show in the other */
