@@ -40,7 +40,9 @@ int wf_trace_reopen(wf_trace *t, const wf_trace_owner *owner)
         return WEFT_ENOMEM;
     }
     if (c->recorder) {
-        wf_raise_text(c, WEFT_EINVALID, "trace", "a trace is already open on this thread");
+        wf_raise_text(c, WEFT_EINVALID, "trace",
+                      "a traced call or a region is being recorded on this thread, and a graph "
+                      "cannot be within: make it before or behind that");
         return WEFT_EINVALID;
     }
     if (!t->fn) {

@@ -505,6 +505,12 @@ Test(graph, no_value_becomes_a_constant_unseen)
         check_status(cases[i].what, weft_last_status(), WEFT_EUNSUPPORTED, cases[i].says);
     }
     cr_assert_eq(weft_item_f64(w), 1);
+    weft_jit *j = weft_jit_trace(NULL, .always_record = true);
+    cr_assert_eq(weft_jit_begin(j), WEFT_OK);
+    cr_assert_null(weft_jit_graph(negates, NULL, &x, 1));
+    check_status("in a region", weft_last_status(), WEFT_EINVALID, "make it before or behind");
+    cr_assert_eq(weft_jit_end(j), WEFT_OK, "%s", weft_last_error());
+    weft_jit_free(j);
 }
 
 Test(graph, refuses_what_it_cannot_say)
