@@ -267,6 +267,32 @@ static int replay(weft_jit *j, wf_ctx *c, wf_frozen *z, wf_frozen_args *a, weft_
     return rc;
 }
 
+/* Runs the function with its kernels put off, in a scope that only its results r leave: into trace `own`, or into the one around
+ * it if that is NULL. *refused: `own` says that the call fails, whatever the function returned. */
+static int run_recorded(wf_ctx *c, const weft_jit *j, wf_trace *own, const weft_tensor *in,
+                        int n_in, weft_tensor *r, int n_out, int *refused)
+{
+    wf_trace *current = wf_trace_current(c);
+    int rc = 0;
+    weft_scope sc = weft_scope_begin();
+    if (!r || !sc.depth) {
+        rc = WEFT_ENOMEM;
+        wf_raise_text(c, rc, "jit_call", "out of memory");
+    }
+    clear(r, r ? n_out : 0); /* in and out may be one array */
+    const uint32_t floor = current->floor, depth = current->depth;
+    current->floor = current->depth = depth + !own;
+    rc = rc ? rc : wf_run_function(c, "jit_call", j->name, j->fn, j->self, in, n_in, r, n_out);
+    *refused = own && !rc ? wf_trace_refusal(own, "jit_call") : 0;
+    current->floor = floor;
+    current->depth = depth; /* regions that the function left open end with it */
+    for (int i = 0; r && !*refused && i < n_out; i++) {
+        r[i] = r[i].slot < WF_ABSENT_SLOT ? weft_scope_give(sc, r[i]) : r[i];
+    }
+    weft_scope_end(sc);
+    return rc;
+}
+
 __attribute__((noinline)) weft_status wf_call_watched(weft_jit *j, const weft_tensor *in, int n_in,
                                                       weft_tensor *out, int n_out,
                                                       wf_call_watch *watch)
@@ -296,20 +322,15 @@ __attribute__((noinline)) weft_status wf_call_watched(weft_jit *j, const weft_te
         wf_call_start(j, c, &z);
     }
     z.way = turn.way;
-    wf_trace *t = c->recorder ? NULL : wf_call_open_trace(j), *all = wf_trace_current(c);
-    if (!all) {
+    wf_trace *t =
+        c->recorder ? NULL : wf_call_open_trace(j); /* NULL: part of another trace, or no memory */
+    if (!wf_trace_current(c)) {
         wf_frozen_release(z.verify);
         clear(out, n_out);
         return WEFT_ENOMEM;
     }
     weft_tensor results[8];
     weft_tensor *r = n_out <= 8 ? results : wf_malloc((size_t)n_out * sizeof *r);
-    weft_scope sc = weft_scope_begin();
-    if (!r || !sc.depth) {
-        rc = WEFT_ENOMEM;
-        wf_raise_text(c, rc, "jit_call", "out of memory");
-    }
-    clear(r, r ? n_out : 0); /* in and out may be one array */
     if (t) {
         t->frame = __builtin_frame_address(0);
         t->base.outside = freezes ? sc.depth - 1 : 0;
@@ -317,16 +338,8 @@ __attribute__((noinline)) weft_status wf_call_watched(weft_jit *j, const weft_te
     } else {
         wf_call_count_inlined(j);
     }
-    uint32_t floor = all->floor, depth = all->depth;
-    all->floor = all->depth = depth + !t;
-    rc = rc ? rc : wf_run_function(c, "jit_call", j->name, j->fn, j->self, in, n_in, r, n_out);
-    int refused = t && !rc ? wf_trace_refusal(t, "jit_call") : 0;
-    all->floor = floor;
-    all->depth = depth; /* regions that the function left open end with it */
-    for (int i = 0; r && !refused && i < n_out; i++) {
-        r[i] = r[i].slot < WF_ABSENT_SLOT ? weft_scope_give(sc, r[i]) : r[i];
-    }
-    weft_scope_end(sc);
+    int refused;
+    rc = run_recorded(c, j, t, in, n_in, r, n_out, &refused);
     if (t && freezes && !rc && !refused) {
         describe(j, t, in, n_in, r, n_out, &z);
     }
