@@ -655,85 +655,118 @@ static int run_whole(conv_job *w, wf_dnnl_plan *plan, int64_t other, int64_t cha
     return rc;
 }
 
-static int run_task(conv_job *w, int kind, int64_t chunk, int64_t other)
+/* The side of a task that no other one reads (of a gradient of weights: the gradient of the result) or makes (else): channels
+ * [c0, c1) and positions [p0, p1) of samples [n0, n1) of an image of c channels and `area` positions. */
+typedef struct task_side {
+    char *image, *block; /* block: where that begins, if it is a block already */
+    int64_t n0, n1, c0, c1, p0, p1, c, area;
+    int nhwc, whole; /* whole: it is one */
+} task_side;
+
+/* And *src, *dst: where the task's part of the operands that are read whole begins. v: of the task's key. */
+static task_side side_of(const conv_job *w, int kind, int64_t chunk, int64_t other,
+                         const int64_t *v, const char **src, const char **dst)
 {
     const wf_conv_desc *d = w->d;
-    wf_dnnl_key key = task_key(w, kind, chunk, other);
-    const int64_t *v = key.v;
-    const variant *var = find_variant(w, &key, task_channel(w, kind, other), 0);
-    void *weight = w->variants[var->shared].weight, *own = NULL;
-    int64_t n0 = chunk / w->bands * w->per_n, n1 = n0 + v[N], first = other * w->per_other;
-    int src_nhwc = (d->layout & WF_CONV_SRC_NHWC) != 0,
-        dst_nhwc = (d->layout & WF_CONV_DST_NHWC) != 0;
-    int64_t in_area = d->h * d->w, out_area = d->oh * d->ow;
-    const char *src = w->src + (size_t)(n0 * in_area * d->c) * w->size;
-    const char *dst = w->dst + (size_t)(n0 * out_area * d->o) * w->size;
-    /* The side that only this task reads or makes, as a block of its own if it is not one already. */
-    int64_t p0 = 0, p1 = out_area, c0 = 0, c1 = d->o;
-    int nhwc = dst_nhwc, whole = nhwc;
-    char *image = kind == BACKWARD_WEIGHT ? (char *)(uintptr_t)w->dst : w->out, *block;
+    const int src_nhwc = (d->layout & WF_CONV_SRC_NHWC) != 0,
+              dst_nhwc = (d->layout & WF_CONV_DST_NHWC) != 0;
+    const int64_t in_area = d->h * d->w, out_area = d->oh * d->ow, first = other * w->per_other;
+    const int64_t n0 = chunk / w->bands * w->per_n;
+    task_side s = {.image = kind == BACKWARD_WEIGHT ? (char *)(uintptr_t)w->dst : w->out,
+                   .n0 = n0,
+                   .n1 = n0 + v[N],
+                   .c1 = d->o,
+                   .p1 = out_area,
+                   .c = kind == BACKWARD_DATA ? d->c : d->o,
+                   .area = kind == BACKWARD_DATA ? in_area : out_area,
+                   .nhwc = dst_nhwc,
+                   .whole = dst_nhwc};
+    *src = w->src + (size_t)(n0 * in_area * d->c) * w->size;
+    *dst = w->dst + (size_t)(n0 * out_area * d->o) * w->size;
     if (kind != BACKWARD_DATA) {
-        int64_t row = first_row(w, kind, chunk, other),
-                top = row * d->stride[0] - d->pad[0] + v[TOP];
-        p0 = row * d->ow, p1 = p0 + v[OH] * d->ow;
-        src += (size_t)(top * d->w * d->c) * w->size;
+        const int64_t row = first_row(w, kind, chunk, other),
+                      top = row * d->stride[0] - d->pad[0] + v[TOP];
+        s.p0 = row * d->ow, s.p1 = s.p0 + v[OH] * d->ow;
+        *src += (size_t)(top * d->w * d->c) * w->size;
     }
     if (kind == FORWARD && !w->by_rows) {
-        whole = nhwc && v[O] == d->o;
-        c0 = first, c1 = first + v[O];
-        block = w->out + (size_t)(n0 * out_area * d->o) * w->size;
+        s.whole = s.nhwc && v[O] == d->o;
+        s.c0 = first, s.c1 = first + v[O];
+        s.block = w->out + (size_t)(n0 * out_area * d->o) * w->size;
     } else if (kind == FORWARD) {
-        block = w->out + (size_t)((n0 * out_area + p0) * d->o) * w->size;
+        s.block = w->out + (size_t)((n0 * out_area + s.p0) * d->o) * w->size;
     } else if (kind == BACKWARD_DATA && w->by_rows) {
-        nhwc = whole = src_nhwc;
-        p0 = first * d->w, p1 = p0 + v[H] * d->w, c1 = d->c;
-        dst += (size_t)(rows_behind(d, first) * d->ow * d->o) * w->size;
-        block = w->out + (size_t)((n0 * in_area + p0) * d->c) * w->size;
+        s.nhwc = s.whole = src_nhwc;
+        s.p0 = first * d->w, s.p1 = s.p0 + v[H] * d->w, s.c1 = d->c;
+        *dst += (size_t)(rows_behind(d, first) * d->ow * d->o) * w->size;
+        s.block = w->out + (size_t)((n0 * in_area + s.p0) * d->c) * w->size;
     } else if (kind == BACKWARD_DATA) {
-        nhwc = src_nhwc, whole = nhwc && v[C] == d->c;
-        p1 = in_area, c0 = first, c1 = first + v[C];
-        block = w->out + (size_t)(n0 * in_area * d->c) * w->size;
+        s.nhwc = src_nhwc, s.whole = s.nhwc && v[C] == d->c;
+        s.p1 = in_area, s.c0 = first, s.c1 = first + v[C];
+        s.block = w->out + (size_t)(n0 * in_area * d->c) * w->size;
     } else {
-        whole = nhwc && v[O] == d->o;
-        c0 = first, c1 = first + v[O];
-        block = (char *)(uintptr_t)dst + (size_t)(p0 * d->o) * w->size;
+        s.whole = s.nhwc && v[O] == d->o;
+        s.c0 = first, s.c1 = first + v[O];
+        s.block = (char *)(uintptr_t)*dst + (size_t)(s.p0 * d->o) * w->size;
     }
-    size_t bytes = whole ? 0 : (size_t)(v[N] * (p1 - p0) * (c1 - c0)) * w->size;
-    if (!whole && !(block = wf_scratch(bytes)))
+    return s;
+}
+
+static void copy_side(const conv_job *w, const task_side *s, int to_block)
+{
+    slice(w, s->nhwc, to_block, s->image, s->c, s->area, s->n0, s->n1, s->c0, s->c1, s->p0, s->p1,
+          s->block);
+}
+
+/* The task's weights, reordered for it alone, in own[]. */
+static int reorder_own(conv_job *w, const variant *var, int kind, int64_t other, char *own)
+{
+    const int64_t first = other * w->per_other;
+    int rc = own ? WF_GEMM_OK : WF_GEMM_NOMEM;
+    for (int64_t part = 0; !rc && part < reorder_parts(var); part++)
+        rc = reorder_part(w, var, kind == FORWARD ? first : 0, kind == FORWARD ? 0 : first, part,
+                          own);
+    return rc;
+}
+
+static int run_task(conv_job *w, int kind, int64_t chunk, int64_t other)
+{
+    wf_dnnl_key key = task_key(w, kind, chunk, other);
+    const variant *var = find_variant(w, &key, task_channel(w, kind, other), 0);
+    void *weight = w->variants[var->shared].weight, *own = NULL;
+    const char *src_at, *dst_at;
+    task_side s = side_of(w, kind, chunk, other, key.v, &src_at, &dst_at);
+    const size_t bytes = s.whole ? 0 : (size_t)(key.v[N] * (s.p1 - s.p0) * (s.c1 - s.c0)) * w->size;
+    if (!s.whole && !(s.block = wf_scratch(bytes)))
         return WF_GEMM_NOMEM;
-    int64_t c = kind == BACKWARD_DATA ? d->c : d->o,
-            area = kind == BACKWARD_DATA ? in_area : out_area;
-    if (!whole && kind == BACKWARD_WEIGHT)
-        slice(w, nhwc, 1, image, c, area, n0, n1, c0, c1, p0, p1, block);
+    if (!s.whole && kind == BACKWARD_WEIGHT)
+        copy_side(w, &s, 1);
     int rc = WF_GEMM_OK;
     if (w->own_weights) {
         weight = own = wf_scratch(var->weight_bytes);
-        rc = own ? WF_GEMM_OK : WF_GEMM_NOMEM;
-        for (int64_t part = 0; !rc && part < reorder_parts(var); part++)
-            rc = reorder_part(w, var, kind == FORWARD ? first : 0, kind == FORWARD ? 0 : first,
-                              part, own);
+        rc = reorder_own(w, var, kind, other, own);
     }
     wf_dnnl_plan *plan = rc ? NULL : wf_dnnl_get(&key, w->recipe);
     rc = rc || plan ? rc : WF_GEMM_NOMEM;
-    const char *bias = w->bias ? (const char *)w->bias + (size_t)c0 * w->size : NULL;
+    char *src = (char *)(uintptr_t)src_at, *dst = (char *)(uintptr_t)dst_at;
+    char *bias = w->bias ? (char *)(uintptr_t)w->bias + (size_t)s.c0 * w->size : NULL;
     if (!rc && kind == FORWARD)
-        rc = wf_dnnl_run(
-            plan, (void *[]){(char *)(uintptr_t)src, weight, block, (char *)(uintptr_t)bias});
+        rc = wf_dnnl_run(plan, (void *[]){src, weight, s.block, bias});
     else if (!rc && kind == BACKWARD_DATA)
-        rc = wf_dnnl_run(plan, (void *[]){block, weight, (char *)(uintptr_t)dst});
+        rc = wf_dnnl_run(plan, (void *[]){s.block, weight, dst});
     else if (!rc && !w->partial)
-        rc = run_whole(w, plan, other, v[O], (char *)(uintptr_t)src, block);
+        rc = run_whole(w, plan, other, key.v[O], src, s.block);
     else if (!rc)
         rc = wf_dnnl_run(
             plan,
-            (void *[]){(char *)(uintptr_t)src,
-                       w->partial + (size_t)(other * partials(w) + chunk) * w->part_bytes, block});
-    if (!whole && !rc && kind != BACKWARD_WEIGHT)
-        slice(w, nhwc, 0, image, c, area, n0, n1, c0, c1, p0, p1, block);
+            (void *[]){src, w->partial + (size_t)(other * partials(w) + chunk) * w->part_bytes,
+                       s.block});
+    if (!s.whole && !rc && kind != BACKWARD_WEIGHT)
+        copy_side(w, &s, 0);
     if (own)
         wf_scratch_free(own, var->weight_bytes);
-    if (!whole)
-        wf_scratch_free(block, bytes);
+    if (!s.whole)
+        wf_scratch_free(s.block, bytes);
     return rc;
 }
 
