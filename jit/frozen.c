@@ -111,7 +111,7 @@ static bool describe_captured(wf_frozen_source *s, wf_trace *t, const wf_frozen_
         return refuse_captured(c, o->first, reason);
     }
     const bool history = has_history(t, slot);
-    s->tracked = wf_slot_tracked(slot);
+    s->flow = wf_frozen_flow(slot);
     s->hooks = wf_frozen_hooks(slot);
     s->owner = slot->flags & WF_SLOT_GRADIENT ? owner_of(a, o->st) : -1;
     wf_unpin(c, slot);
@@ -155,7 +155,7 @@ static bool describe_also(wf_frozen *z, wf_trace *t, const wf_frozen_args *a, ch
         const bool history = !own && has_history(t, s);
         if (!own) {
             z->also[z->n_also++] =
-                (wf_frozen_also){w->also[i], wf_slot_tracked(s), wf_frozen_hooks(s)};
+                (wf_frozen_also){w->also[i], wf_frozen_flow(s), wf_frozen_hooks(s)};
         }
         wf_unpin(t->c, s);
         if (history) {

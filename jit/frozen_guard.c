@@ -131,7 +131,7 @@ void wf_frozen_look(wf_frozen_arg *out, const wf_frozen_args *a, int i)
     out->dtype = s->dtype;
     out->rank = s->rank;
     out->device = s->st->device;
-    out->tracked = wf_slot_tracked(s);
+    out->flow = wf_frozen_flow(s);
     out->hooks = wf_frozen_hooks(s);
     out->alias = first_on(a, i);
     out->outer = -1;
@@ -165,8 +165,9 @@ static bool same_argument(const wf_frozen_arg *x, const wf_frozen_arg *y, int i,
         return wf_frozen_refuse(reason,
                                 "argument %d shares memory with other arguments than before", i);
     }
-    if (x->tracked != y->tracked) {
-        return wf_frozen_refuse(reason, "argument %d differs in whether gradients flow to it", i);
+    if (x->flow != y->flow) {
+        return wf_frozen_refuse(
+            reason, "argument %d differs in whether gradients flow to it, or end there", i);
     }
     return x->hooks == y->hooks || wf_frozen_refuse(reason, "argument %d has other hooks", i);
 }
@@ -224,7 +225,7 @@ static bool agree(const wf_frozen *a, const wf_frozen *b, char *reason)
     for (int i = 0; i < a->n_source; i++) {
         const wf_frozen_source *x = &a->src[i], *y = &b->src[i];
         if (x->arg != y->arg || x->st != y->st || !wf_same_handle(x->handle, y->handle) ||
-            x->owner != y->owner || x->tracked != y->tracked || x->written != y->written ||
+            x->owner != y->owner || x->flow != y->flow || x->written != y->written ||
             x->bumps != y->bumps) {
             return wf_frozen_refuse(reason, "input %d is another captured tensor than before", i);
         }
@@ -232,8 +233,7 @@ static bool agree(const wf_frozen *a, const wf_frozen *b, char *reason)
     bool same = a->n_also == b->n_also;
     for (uint32_t i = 0; i < a->n_also && same; i++) {
         const wf_frozen_also *x = &a->also[i], *y = &b->also[i];
-        same = wf_same_handle(x->handle, y->handle) && x->tracked == y->tracked &&
-               x->hooks == y->hooks;
+        same = wf_same_handle(x->handle, y->handle) && x->flow == y->flow && x->hooks == y->hooks;
     }
     if (!same) {
         return wf_frozen_refuse(reason, "it uses or asks about other captured tensors than before");
@@ -281,9 +281,9 @@ bool wf_frozen_same(const wf_frozen *z, const wf_frozen *now, const wf_fn *fn,
 /* Is s, on st, what x says, but for whom it shares memory with? Without a branch where there is nothing to decide. */
 static inline bool is_as_before(const wf_frozen_arg *x, wf_slot *s, const wf_storage *st)
 {
-    const bool tracked = wf_slot_tracked(s);
+    const uint8_t flow = wf_frozen_flow(s);
     uint64_t odd = (uint64_t)((x->dtype ^ s->dtype) | (x->rank ^ s->rank) |
-                              (x->device ^ st->device) | (x->tracked ^ tracked)) |
+                              (x->device ^ st->device) | (x->flow ^ flow)) |
                    ((uint64_t)(x->offset ^ s->offset) & x->fixed) | (x->nbytes ^ st->nbytes);
     if (odd) {
         return false;
@@ -292,7 +292,7 @@ static inline bool is_as_before(const wf_frozen_arg *x, wf_slot *s, const wf_sto
     for (int i = 0; i < x->rank; i++) {
         odd |= (uint64_t)(d[i] ^ e[i]) | (uint64_t)(t[i] ^ u[i]);
     }
-    return !odd && (!tracked || wf_frozen_hooks(s) == x->hooks);
+    return !odd && (!(flow & 1) || wf_frozen_hooks(s) == x->hooks);
 }
 
 /* Argument i, on memory that is imported or that some captured tensor may lie in. */
@@ -390,8 +390,8 @@ static bool guard_captured(const wf_frozen *z, const wf_frozen_args *a, char *re
         }
         wf_hold how;
         wf_slot *slot = wf_take_hold(c, s->handle, &how);
-        bool ok = slot && slot->st == s->st && wf_slot_tracked(slot) == s->tracked &&
-                  !s->st->roots && wf_frozen_hooks(slot) == s->hooks;
+        bool ok = slot && slot->st == s->st && wf_frozen_flow(slot) == s->flow && !s->st->roots &&
+                  wf_frozen_hooks(slot) == s->hooks;
         if (slot) {
             wf_end_hold(c, slot, how);
         }
@@ -413,7 +413,7 @@ static uint32_t changed_also(const wf_frozen *z, wf_ctx *c, bool dead)
         wf_hold how;
         wf_slot *s = wf_take_hold(c, x->handle, &how);
         const bool same =
-            s && (dead || (wf_slot_tracked(s) == x->tracked && wf_frozen_hooks(s) == x->hooks));
+            s && (dead || (wf_frozen_flow(s) == x->flow && wf_frozen_hooks(s) == x->hooks));
         if (s) {
             wf_end_hold(c, s, how);
         }

@@ -17,9 +17,9 @@
 /* An argument as it was; what every guard looks at comes first. */
 typedef struct wf_frozen_arg {
     uint8_t dtype, rank, device;
-    bool tracked;
-    int alias; /* the first argument on the same memory */
-    int outer; /* what it feeds, or -1 */
+    uint8_t flow; /* wf_frozen_flow */
+    int alias;    /* the first argument on the same memory */
+    int outer;    /* what it feeds, or -1 */
     uint64_t
         fixed; /* all ones: it lies at that offset; 0: the replay moves with it (frozen_move.c) */
     int64_t offset;
@@ -36,7 +36,8 @@ typedef struct wf_frozen_source {
     int owner;          /* captured: the argument whose gradient it is, or -1 */
     wf_storage *st;     /* captured: referenced */
     weft_tensor handle; /* captured: through which it is reached */
-    bool tracked, written;
+    bool written;
+    uint8_t flow;
     uint32_t bumps;         /* of the version */
     uint16_t write_op;      /* the last one, for messages: */
     const char *write_site; /* where it was called when the call was recorded */
@@ -47,7 +48,7 @@ typedef struct wf_frozen_source {
 /* A kept tensor that captured memory is used through beside wf_frozen_source.handle, or that the function asks about. */
 typedef struct wf_frozen_also {
     weft_tensor handle;
-    bool tracked;
+    uint8_t flow;
     uint64_t hooks;
 } wf_frozen_also;
 
@@ -123,6 +124,12 @@ struct wf_frozen {
     bool keeps; /* gradients of an earlier call were still held: all results are copied */
 };
 
+/* What gradients do at s: flow to it, end there, are lost there, so that it must not be written. */
+static inline uint8_t wf_frozen_flow(const wf_slot *s)
+{
+    return (uint8_t)(wf_slot_tracked(s) | ((s->flags & WF_SLOT_REQUIRES_GRAD) ? 2 : 0) |
+                     ((s->flags & WF_SLOT_UNRECORDED) ? 4 : 0));
+}
 /* A set of storages in one word: one that is not in it is not among them. */
 static inline uint64_t wf_frozen_bit(const wf_storage *st)
 {

@@ -992,3 +992,45 @@ Test(frozen, handles_that_the_function_keeps_or_frees)
         cr_assert_eq(weft_leak_report(NULL), 0);
     }
 }
+
+static weft_status doubles(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    weft_no_grad_begin();
+    out[0] = weft_is_leaf(in[0]) ? weft_neg(in[0]) : weft_exp(in[0]);
+    weft_no_grad_end();
+    return weft_requires_grad(in[0]) ? WEFT_OK : weft_mul_(in[0], weft_f(2));
+}
+
+/* A plain tensor; one with a history; a leaf; a view that was made without recording of what has a history, which is not written. */
+Test(frozen, where_gradients_end_is_guarded)
+{
+    weft_jit *j =
+        weft_jit_trace(doubles, .frozen = true, .verify_every = -1, .always_record = true);
+    for (int call = 0; call < 24; call++) {
+        weft_scope sc = weft_scope_begin();
+        weft_tensor in[2], out[2];
+        weft_status s[2];
+        for (int k = 0; k < 2; k++) {
+            const weft_tensor x = weft_clone(data(2, 3, 1)), y = weft_clone(x);
+            OK(weft_requires_grad_(y, true));
+            const int what = call < 12 ? call / 4 : call % 4;
+            in[k] = what == 0 ? x : what == 1 ? weft_sin(y) : y;
+            if (what == 3) {
+                in[k] = weft_clone(y);
+                weft_no_grad_begin();
+                in[k] = weft_reshape(in[k], weft_shape(2, 3));
+                weft_no_grad_end();
+            }
+            weft_clear_error();
+            s[k] = k ? weft_jit_call(j, &in[1], 1, &out[1], 1) : doubles(NULL, in, 1, out, 1);
+        }
+        cr_assert_eq(s[0], s[1], "call %d: %d, %d", call, s[0], s[1]);
+        check_bits("argument", weft_detach(in[0]), weft_detach(in[1]));
+        check_bits("result", out[0], out[1]);
+        weft_scope_end(sc);
+    }
+    cr_assert_eq(stats_of(j).frozen, 6 + 9, "%s", reasons(j));
+    weft_jit_free(j);
+    cr_assert_eq(weft_leak_report(NULL), 0);
+}
