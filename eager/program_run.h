@@ -51,8 +51,9 @@ static inline void wf_inst_piece(const wf_program *p, const wf_inst *inst, wf_ma
 /* Can the instruction be a link at all? */
 static inline bool wf_inst_is_link(const wf_inst *inst)
 {
-    return inst->kind == WF_INST_MAP && wf_link_of(inst->op, 0, false) >= 0 &&
-           (inst->compute == WEFT_F32 || inst->compute == WEFT_F64);
+    const int op = inst->kind == WF_INST_MAP ? wf_link_of(inst->op, 0, false) : -1;
+    return op >= 0 && (inst->compute == WEFT_F32 ||
+                       (inst->compute == WEFT_F64 && op != WF_LINK_MAX && op != WF_LINK_MIN));
 }
 
 /* The link that `inst` is behind the one that defines value v, or -1; *other: which of its sources is not v,

@@ -333,7 +333,7 @@ __attribute__((noinline)) weft_status wf_call_watched(weft_jit *j, const weft_te
     weft_tensor *r = n_out <= 8 ? results : wf_malloc((size_t)n_out * sizeof *r);
     if (t) {
         t->frame = __builtin_frame_address(0);
-        t->base.outside = freezes ? sc.depth - 1 : 0;
+        t->base.outside = freezes ? c->depth : 0;
         t->note = &z;
     } else {
         wf_call_count_inlined(j);

@@ -27,6 +27,8 @@ typedef enum wf_link_op {
     WF_LINK_MUL,
     WF_LINK_DIV,
     WF_LINK_RDIV,   /* src / acc */
+    WF_LINK_MAX,    /* f32 */
+    WF_LINK_MIN,    /* f32 */
     WF_LINK_SQUARE, /* acc * acc */
     WF_LINK_NEG,
     WF_LINK_STORE /* the tile at src takes acc */
@@ -70,11 +72,13 @@ static inline int wf_link_of(int op, int side, bool itself)
         return WF_LINK_NEG;
     if (itself)
         return -1;
-    return op == WF_OP_ADD   ? (int)WF_LINK_ADD
-           : op == WF_OP_SUB ? (side == 0 ? (int)WF_LINK_SUB : (int)WF_LINK_RSUB)
-           : op == WF_OP_MUL ? (int)WF_LINK_MUL
-           : op == WF_OP_DIV ? (side == 0 ? (int)WF_LINK_DIV : (int)WF_LINK_RDIV)
-                             : -1;
+    return op == WF_OP_ADD       ? (int)WF_LINK_ADD
+           : op == WF_OP_SUB     ? (side == 0 ? (int)WF_LINK_SUB : (int)WF_LINK_RSUB)
+           : op == WF_OP_MUL     ? (int)WF_LINK_MUL
+           : op == WF_OP_DIV     ? (side == 0 ? (int)WF_LINK_DIV : (int)WF_LINK_RDIV)
+           : op == WF_OP_MAXIMUM ? (int)WF_LINK_MAX
+           : op == WF_OP_MINIMUM ? (int)WF_LINK_MIN
+                                 : -1;
 }
 
 /* The grid kernel of a row in a compute type, or NULL. */

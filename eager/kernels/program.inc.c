@@ -4,10 +4,12 @@
  *
  * Invariant: each element gets the bits of the elementwise row of the same name.
  */
+#include <immintrin.h>
 #include <string.h>
 
 #include "eager/kernels/loops.h"
 #include "eager/kernels/program.h"
+#include "jit/ir/dict_c.h"
 
 #define LOOP(EXPR)                                                                                 \
     WF_IVDEP for (int64_t j = 0; j < n; j++)                                                       \
@@ -88,6 +90,42 @@ typedef double mem_f64 __attribute__((vector_size(VBYTES), aligned(8), may_alias
         a[q] = EXPR;                                                                               \
     }                                                                                              \
     break;
+/* As jit/ir/dict_c.h has it: NaN propagates, -0 < +0. */
+#ifdef __AVX512F__
+INLINE vec_f32 max_f32(vec_f32 a, vec_f32 b)
+{
+    const __mmask16 nan = _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_UNORD_Q);
+    const __m512 most = _mm512_range_ps((__m512)a, (__m512)b, 5);
+    return (vec_f32)_mm512_mask_add_ps(most, nan, (__m512)a, (__m512)b);
+}
+INLINE vec_f32 min_f32(vec_f32 a, vec_f32 b)
+{
+    const __mmask16 nan = _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_UNORD_Q);
+    const __m512 least = _mm512_range_ps((__m512)a, (__m512)b, 4);
+    return (vec_f32)_mm512_mask_add_ps(least, nan, (__m512)a, (__m512)b);
+}
+#else /* of equal ones, which differ by a zero's sign at most, the bits of both or of either */
+typedef int32_t int_f32 __attribute__((vector_size(VBYTES)));
+INLINE vec_f32 max_f32(vec_f32 a, vec_f32 b)
+{
+    const int_f32 first = (a > b) | (a != a), same = a == b;
+    return (vec_f32)((((int_f32)a & first) | ((int_f32)b & ~first)) & ((int_f32)a | ~same));
+}
+INLINE vec_f32 min_f32(vec_f32 a, vec_f32 b)
+{
+    const int_f32 first = (a < b) | (a != a), same = a == b;
+    return (vec_f32)(((int_f32)a & first) | ((int_f32)b & ~first) | ((int_f32)a & same));
+}
+#endif
+#define EXTREME(EXPR)                                                                              \
+    if (VN == VBYTES / 4) { /* f32 alone: so much less code */                                     \
+        UNROLL for (int q = 0; q < Q; q++)                                                         \
+        {                                                                                          \
+            a[q] = (__typeof__(a[0]))EXPR;                                                         \
+        }                                                                                          \
+    }                                                                                              \
+    break;
+
 /* One link with a source that lies along the line, and with one that is an element. */
 #define LINK2(OP, ALONG, ONE)                                                                      \
     case 2 * (OP) + 1:                                                                             \
@@ -123,6 +161,14 @@ typedef double mem_f64 __attribute__((vector_size(VBYTES), aligned(8), may_alias
                 LINK2(WF_LINK_MUL, a[q] * B(V, MEM), a[q] * *y)                                    \
                 LINK2(WF_LINK_DIV, a[q] / B(V, MEM), a[q] / *y)                                    \
                 LINK2(WF_LINK_RDIV, B(V, MEM) / a[q], *y / a[q])                                   \
+            case 2 * WF_LINK_MAX + 1:                                                              \
+                EXTREME(max_f32((vec_f32)a[q], (vec_f32)(B(V, MEM))))                              \
+            case 2 * WF_LINK_MAX:                                                                  \
+                EXTREME(max_f32((vec_f32)a[q], (vec_f32)(*y - (V){0})))                            \
+            case 2 * WF_LINK_MIN + 1:                                                              \
+                EXTREME(min_f32((vec_f32)a[q], (vec_f32)(B(V, MEM))))                              \
+            case 2 * WF_LINK_MIN:                                                                  \
+                EXTREME(min_f32((vec_f32)a[q], (vec_f32)(*y - (V){0})))                            \
             case 2 * WF_LINK_SQUARE:                                                               \
                 EACH(a[q] * a[q])                                                                  \
             case 2 * WF_LINK_NEG:                                                                  \
@@ -161,6 +207,8 @@ typedef double mem_f64 __attribute__((vector_size(VBYTES), aligned(8), may_alias
                 : op == WF_LINK_MUL    ? a * b                                                     \
                 : op == WF_LINK_DIV    ? a / b                                                     \
                 : op == WF_LINK_RDIV   ? b / a                                                     \
+                : op == WF_LINK_MAX    ? MAX(a, b)                                                 \
+                : op == WF_LINK_MIN    ? MIN(a, b)                                                 \
                 : op == WF_LINK_SQUARE ? a * a                                                     \
                                        : -a;                                                       \
         }                                                                                          \
@@ -169,7 +217,6 @@ typedef double mem_f64 __attribute__((vector_size(VBYTES), aligned(8), may_alias
 
 #define CHAIN(name, T, V, MEM)                                                                     \
     CHAIN_BLOCK(name##_most, T, V, MEM, MOST)                                                      \
-    CHAIN_BLOCK(name##_half, T, V, MEM, MOST / 2)                                                  \
     CHAIN_BLOCK(name##_4, T, V, MEM, 4)                                                            \
     CHAIN_BLOCK(name##_1, T, V, MEM, 1)                                                            \
     CHAIN_LAST(name##_last, T)                                                                     \
@@ -189,8 +236,6 @@ typedef double mem_f64 __attribute__((vector_size(VBYTES), aligned(8), may_alias
             int64_t j = 0;                                                                         \
             for (; j + MOST * VN <= n; j += MOST * VN)                                             \
                 name##_most(d, x, first->along, code, at, count, j);                               \
-            for (; j + MOST / 2 * VN <= n; j += MOST / 2 * VN)                                     \
-                name##_half(d, x, first->along, code, at, count, j);                               \
             for (; j + 4 * VN <= n; j += 4 * VN)                                                   \
                 name##_4(d, x, first->along, code, at, count, j);                                  \
             for (; j + VN <= n; j += VN)                                                           \

@@ -4,6 +4,7 @@
  * ctest: threads timeout=600 reckons
  */
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -101,9 +102,9 @@ static bool add_step(world *w, wf_program *p)
 {
     static const int computes[] = {WEFT_F32, WEFT_F32, WEFT_F32, WEFT_F64, WEFT_I32, WEFT_U8};
     const int compute = computes[below(6)];
-    static const wf_op cheap[] = {WF_OP_ADD, WF_OP_SUB, WF_OP_MUL,
-                                  WF_OP_DIV, WF_OP_NEG, WF_OP_SQUARE};
-    const wf_op op = below(2) ? cheap[below(6)] : (wf_op)(1 + below(WF_OP_COUNT - 1));
+    static const wf_op cheap[] = {WF_OP_ADD, WF_OP_SUB,    WF_OP_MUL,     WF_OP_DIV,
+                                  WF_OP_NEG, WF_OP_SQUARE, WF_OP_MAXIMUM, WF_OP_MINIMUM};
+    const wf_op op = below(2) ? cheap[below(8)] : (wf_op)(1 + below(WF_OP_COUNT - 1));
     int src[5];
     wf_view view[5];
     if (below(4) == 0) {
@@ -282,6 +283,55 @@ Test(program, all_outputs_past_the_caches)
         for (int i = 0; i < N; i++)
             cr_assert(y[k][i] == (float)(k + 2) * x[i], "output %d, element %d", k, i);
     free(p);
+}
+
+/* Extremes in chains have the bits of their rows: of zeros of both signs, infinities and NaN, with a tile, an element and
+ * a scalar, at every place of a line's end. */
+Test(program, chains_of_extremes)
+{
+    static const float special[] = {0.0f, -0.0f, 1.0f, -1.0f, INFINITY, -INFINITY, NAN, 1e-42f};
+    enum { S = sizeof special / sizeof *special, N = 64 * 5 + 64 + 16 * 3 + 7 };
+    static float x[N], y[N], plus[N], got[N], want[N];
+    for (int i = 0; i < N; i++) {
+        x[i] = special[i % S];
+        y[i] = special[i / S % S];
+    }
+    const wf_view v = {.data = x, .dtype = WEFT_F32, .rank = 1, .dims = {N}, .strides = {1}};
+    wf_view dst = v, sum = v, to = v, other[3] = {v, v, v};
+    dst.data = got;
+    sum.data = plus;
+    to.data = want;
+    other[0].data = y;
+    const int most = wf_isa();
+    for (int trial = 0; trial < 2 * (S + 1 + S); trial++) {
+        const wf_op op = trial % 2 ? WF_OP_MAXIMUM : WF_OP_MINIMUM;
+        const int k = trial / 2, form = k == 0   ? 0
+                                        : k <= S ? 1
+                                                 : 2; /* a tile, an element, a scalar */
+        float one = special[(k + S - 1) % S];
+        for (int f = 1; f < 3; f++) {
+            other[f].data = &one;
+            other[f].strides[0] = 0;
+        }
+        wf_program *p = malloc(sizeof *p);
+        cr_assert_not_null(p);
+        wf_program_init(p);
+        const int a = wf_program_input(p, WEFT_F32);
+        const int b = form < 2 ? wf_program_input(p, WEFT_F32) : wf_program_scalar(p, WEFT_F32);
+        const int s = wf_program_map(p, WF_OP_NEG, WEFT_F32, 1, &a);
+        wf_program_output(p, wf_program_map(p, op, WEFT_F32, 2, (int[]){s, b}));
+        cr_assert_eq(wf_program_finish(p), 0);
+        cr_assert_eq(p->chain[0], 1, "the two are a chain");
+        for (int isa = 0; isa <= most; isa++) {
+            wf_set_isa(isa);
+            cr_assert_eq(wf_exec_map(WF_OP_NEG, WEFT_F32, &sum, 1, &v), 0);
+            cr_assert_eq(wf_exec_map(op, WEFT_F32, &to, 2, (wf_view[]){sum, other[form]}), 0);
+            wf_program_run(p, &dst, (wf_view[]){v, other[form]}, (const void *const[]){&one});
+            compare(&dst, &to, N, trial);
+        }
+        free(p);
+    }
+    wf_set_isa(WF_NISA);
 }
 
 /* out0 = in1, out1 = in0 in the inputs' own memory. */
