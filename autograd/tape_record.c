@@ -770,8 +770,10 @@ static int hook_store(wf_ctx *c, wf_slot *dst, wf_slot *value, wf_why *why)
         return 0;
     }
     if (dst->st->roots && dst->st->root_ctx != c->id) {
-        return wf_fail(why, WEFT_EGRAD,
-                       "the target's memory was written with gradients on another thread");
+        wf_fail(why, WEFT_EGRAD,
+                "the target's memory was written with gradients on another thread");
+        wf_hint(why, "write to a copy: weft_clone(x)");
+        return why->code;
     }
     wf_ref v = wf_tape_node_of(c, value, why);
     if (!v) {

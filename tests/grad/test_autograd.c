@@ -828,6 +828,48 @@ Test(autograd, history_stays_on_its_thread)
     weft_free(h);
 }
 
+/* Memory that one thread has recorded writes to, of which another has a detached view: it may not be written with a history there, as its
+ * nodes are the first thread's, and is as it was. */
+static weft_tensor cut_off, factor;
+
+static void *write_cut_off(void *arg)
+{
+    weft_tensor more[3];
+    double *g = arg;
+    for (int i = 0; i < 3; i++) { /* what the first thread's numbers of nodes may be here */
+        more[i] = weft_mul(factor, weft_f(2));
+    }
+    says(weft_mul_(cut_off, factor), WEFT_EGRAD, "with gradients on another thread", NULL);
+    const weft_tensor own = weft_clone(cut_off);
+    weft_status st = weft_mul_(own, factor);
+    st = st ? st : weft_backward(weft_sum(weft_add(own, weft_mul(more[0], more[1]))));
+    g[0] = st ? -1 : first(weft_grad(factor));
+    return NULL;
+}
+
+Test(autograd, a_detached_view_of_another_threads_history_is_copied_to_be_written)
+{
+    const int64_t before = weft_tape_nodes();
+    weft_scope sc = weft_scope_begin();
+    weft_tensor x = leaf(1), y = weft_mul(x, weft_f(2));
+    factor = weft_keep(leaf(3));
+    cr_assert_eq(weft_mul_(weft_narrow(y, 0, 0, 1), weft_f(5)), WEFT_OK);
+    cut_off = weft_keep(weft_detach(y));
+    pthread_t t;
+    double g = 0;
+    cr_assert_eq(pthread_create(&t, NULL, write_cut_off, &g), 0);
+    pthread_join(t, NULL);
+    cr_assert_eq(g, 10 + 8 * 3);
+    cr_assert_eq(first(cut_off), 10);
+    cr_assert_eq(weft_backward(weft_sum(y)), WEFT_OK, "%s", weft_last_error());
+    cr_assert_eq(first(weft_grad(x)), 10);
+    weft_scope_end(sc);
+    weft_free(cut_off);
+    weft_free(factor);
+    weft_clone(leaf(1)); /* takes what came back from there */
+    cr_assert_leq(weft_tape_nodes() - before, 2);
+}
+
 Test(autograd, grad_of_leaves_accumulated_gradients_alone)
 {
     weft_tensor x = leaf(3), y = weft_square(x), z = weft_sum(weft_mul(y, y)), g[2];
