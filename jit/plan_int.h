@@ -198,6 +198,9 @@ int64_t wf_part_start(const wf_fn *f, wf_val whole, uint32_t operand);
 int wf_plan_lower(wf_planner *b);
 /* Nanoseconds of a clock that never goes back: by it the faster of two ways is found. */
 int64_t wf_plan_now(void);
+/* The same for the ways of a plan: where all work is the calling thread's, its own time, which does not pass while the processor
+ * works for others. */
+int64_t wf_plan_choice_clock(bool device);
 /* Every thread's clock from now on, so that tests of choices depend on no machine's speed; NULL: the system's again. */
 void wf_plan_plant_clock(int64_t (*now)(void));
 /* The same function with rows opened; NULL if that saves no step, holds more memory (or there is none). */

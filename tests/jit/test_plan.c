@@ -3,7 +3,9 @@
  */
 /* ctest: threads */
 #include <pthread.h>
+#include <time.h>
 
+#include "eager/pool.h"
 #include "jit/plan_int.h"
 #include "tests/jit/plan_support.h"
 #include "tests/jit/random_fn.h"
@@ -295,6 +297,24 @@ static void *run_shared(void *arg)
         }
     }
     return NULL;
+}
+
+/* Where one thread does all, what others do with its processor does not decide. */
+Test(plan, a_choice_counts_the_time_of_one_thread)
+{
+    enum { AWAY = 30 /* ms */ };
+    const int before = wf_num_threads();
+    for (int threads = 1; threads <= 2; threads++) {
+        for (int device = 0; device < 2; device++) {
+            weft_set_num_threads(threads);
+            const int64_t start = wf_plan_choice_clock(device);
+            nanosleep(&(struct timespec){.tv_nsec = AWAY * 1000000}, NULL);
+            const int64_t ms = (wf_plan_choice_clock(device) - start) / 1000000;
+            cr_expect(threads == 1 && !device ? ms < AWAY : ms >= AWAY, "%d threads: %lld ms",
+                      threads, (long long)ms);
+        }
+    }
+    weft_set_num_threads(before);
 }
 
 Test(plan, threads_share_a_plan_while_it_chooses)
