@@ -22,16 +22,22 @@ static const parts_case cases[] = {
      "  %4 = sin f32[7,50] %2\n  %5 = concat f32[16,50] %3, %4 ints(0)\n"
      "  %6 = neg f32[16,50] %5\n  return %6\n}\n",
      2, 3},
-    {"in the middle, whole lines of memory, past the caches",
-     "fn a {\n  %1 = input f32[900,2,16,32]\n  %2 = input f32[900,2,1,32]\n"
-     "  %3 = mul f32[900,2,16,32] %1, %2\n  %4 = tanh f32[900,2,16,32] %3\n"
-     "  %5 = sub f32[900,2,16,32] %1, %2\n  %6 = concat f32[900,4,16,32] %4, %5 ints(1)\n"
+    {"whole lines of memory, past the caches",
+     "fn a {\n  %1 = input f32[5000,16,32]\n  %2 = input f32[5000,1,32]\n"
+     "  %3 = mul f32[5000,16,32] %1, %2\n  %4 = tanh f32[5000,16,32] %3\n"
+     "  %5 = sub f32[5000,16,32] %1, %2\n  %6 = concat f32[5000,16,64] %4, %5 ints(2)\n"
+     "  return %6\n}\n",
+     2, 1},
+    {"in the middle",
+     "fn a {\n  %1 = input f32[30,2,16,32]\n  %2 = input f32[30,2,1,32]\n"
+     "  %3 = mul f32[30,2,16,32] %1, %2\n  %4 = tanh f32[30,2,16,32] %3\n"
+     "  %5 = sub f32[30,2,16,32] %1, %2\n  %6 = concat f32[30,4,16,32] %4, %5 ints(1)\n"
      "  return %6\n}\n",
      2, 1},
     {"odd rows, past the caches",
-     "fn a {\n  %1 = input f32[40000,37]\n  %2 = input f32[40000,37]\n"
-     "  %3 = mul f32[40000,37] %1, %2\n  %4 = sub f32[40000,37] %1, %2\n"
-     "  %5 = neg f32[40000,37] %4\n  %6 = concat f32[40000,74] %3, %5 ints(1)\n  return %6\n}\n",
+     "fn a {\n  %1 = input f32[50000,37]\n  %2 = input f32[50000,37]\n"
+     "  %3 = mul f32[50000,37] %1, %2\n  %4 = sub f32[50000,37] %1, %2\n"
+     "  %5 = neg f32[50000,37] %4\n  %6 = concat f32[50000,74] %3, %5 ints(1)\n  return %6\n}\n",
      2, 1},
     {"pairs of single elements",
      "fn a {\n  %1 = input f64[300]\n  %2 = input f64[300]\n  %3 = mul f64[300] %1, %2\n"
