@@ -62,6 +62,14 @@ static int64_t esize(int dtype)
     return (int64_t)wf_dtype_size(dtype);
 }
 
+/* Asks for a row to come of an operand, or a result, that is converted: the kernel sees its copy only. */
+__attribute__((always_inline)) static inline void ask_for(const char *row, int64_t bytes)
+{
+    for (int64_t i = 0; i < bytes; i += 64) {
+        __builtin_prefetch(row + i);
+    }
+}
+
 /* Adds row r of the block to the sums, or starts them; writes its dx. `next` is a row to come. */
 static void visit_row(visit *v, int64_t r, int64_t next, char *dw, char *db, int init)
 {
@@ -69,20 +77,24 @@ static void visit_row(visit *v, int64_t r, int64_t next, char *dw, char *db, int
     int64_t row = v->row0 + r, first = row * j->n + v->c0, bytes = v->width * j->size;
     const char *g = j->g + first * esize(j->g_dtype), *x = j->x + first * esize(j->x_dtype);
     char *to = j->dx != NULL ? j->dx + first * esize(j->dx_dtype) : NULL, *dx = to;
+    const int64_t ahead = (next - r) * j->n;
     if (j->g_dtype != j->compute) {
+        ask_for(g + ahead * esize(j->g_dtype), v->width * esize(j->g_dtype));
         j->convert->load(v->buffers, g, j->g_dtype, 1, v->width);
         g = v->buffers;
     }
     if (j->x_dtype != j->compute) {
+        ask_for(x + ahead * esize(j->x_dtype), v->width * esize(j->x_dtype));
         j->convert->load(v->buffers + bytes, x, j->x_dtype, 1, v->width);
         x = v->buffers + bytes;
     }
     if (to != NULL && j->dx_dtype != j->compute) {
+        ask_for(to + ahead * esize(j->dx_dtype), v->width * esize(j->dx_dtype));
         dx = v->buffers + 2 * bytes;
     }
     j->k->norm_bwd_sums(dx, dw, db, g, x, j->w, v->width,
                         j->mean != NULL ? j->mean + row * j->size : NULL, j->rstd + row * j->size,
-                        (next - r) * j->n, init, j->nt);
+                        ahead, init, j->nt);
     if (dx != to) {
         j->convert->store(to, j->dx_dtype, dx, v->width);
     }
