@@ -219,9 +219,10 @@ static bool run_view(row_call *k, int *rc)
 
 /* -- reductions ------------------------------------------------------------------------------------------------- */
 
-/* Row-major elements as [outer, reduced, inner]. */
+/* Row-major elements as [outer, reduced, inner]; or, where outer or inner is 1, rows of the last one of the other two, `pitch`
+ * elements apart. */
 typedef struct split {
-    int64_t outer, reduced, inner;
+    int64_t outer, reduced, inner, pitch;
     unsigned axes;
 } split;
 
@@ -266,13 +267,16 @@ static bool split_axes(split *g, int rank, const int64_t *d, const int64_t *st)
         n *= d[i - 1];
         g->outer *= d[i - 1];
     }
+    g->pitch = g->inner > 1 ? g->inner : g->reduced;
     return n > 0;
 }
 
-/* The same of a matrix that lies transposed: its rows in memory are what is reduced, or what is kept. */
-static bool split_turned(split *g, const wf_slot *s)
+/* The same of a matrix that lies transposed, or whose rows in memory are apart: they are what is reduced, or what is kept. *last: not
+ * transposed. */
+static bool split_matrix(split *g, const wf_slot *s, bool *last)
 {
     int64_t n[2] = {1, 1}, st[2] = {0, 0};
+    int inner = -1;
     for (int i = s->rank; i-- > 0;) {
         const int64_t d = s->dims_[i];
         const int w = g->axes >> i & 1;
@@ -284,14 +288,18 @@ static bool split_turned(split *g, const wf_slot *s)
         }
         st[w] = n[w] == 1 ? s->strides_[i] : st[w];
         n[w] *= d;
+        inner = inner < 0 ? w : inner;
     }
-    if (n[0] < 2 || n[1] < 2) {
+    const int row = st[0] == 1 ? 0 : 1;
+    if (n[0] < 2 || n[1] < 2 || st[row] != 1 || st[!row] < n[row]) {
         return false;
     }
     g->reduced = n[1];
-    g->inner = st[0] == 1 && st[1] == n[0] ? n[0] : 1;
-    g->outer = n[0] / g->inner;
-    return g->inner > 1 || (st[1] == 1 && st[0] == n[1]);
+    g->inner = row ? 1 : n[0];
+    g->outer = row ? n[0] : 1;
+    g->pitch = st[!row];
+    *last = inner == row;
+    return true;
 }
 
 /* Type of the result: inference says which; 0: it is to be asked about it. */
@@ -358,8 +366,8 @@ static bool reduce_now(wf_op op, wf_slot *s, const void *x, const split *g, wf_s
     }
     const wf_red what = (wf_red)(red[op] - 1);
     void *out = direct ? wf_slot_data(r) : few;
-    if (!(g->inner == 1   ? wf_red_rows(what, s->dtype, out, x, g->reduced, n)
-          : g->outer == 1 ? wf_red_columns(what, s->dtype, out, x, g->reduced, n)
+    if (!(g->inner == 1   ? wf_red_rows(what, s->dtype, out, x, g->reduced, n, g->pitch)
+          : g->outer == 1 ? wf_red_columns(what, s->dtype, out, x, g->reduced, n, g->pitch)
                           : false)) {
         return false;
     }
@@ -385,11 +393,11 @@ __attribute__((noinline)) static int reduce_by_row(row_call *k, wf_slot *s, void
     x.rank = 0;
     if (g->outer > 1) {
         x.dims[x.rank] = g->outer;
-        x.strides[x.rank++] = g->reduced * g->inner;
+        x.strides[x.rank++] = g->inner > 1 ? g->reduced * g->inner : g->pitch;
     }
     axis = x.rank;
     x.dims[x.rank] = g->reduced;
-    x.strides[x.rank++] = g->inner;
+    x.strides[x.rank++] = g->inner > 1 ? g->pitch : 1;
     if (g->inner > 1) {
         x.dims[x.rank] = g->inner;
         x.strides[x.rank++] = 1;
@@ -423,7 +431,11 @@ ALWAYS int reduce(row_call *k, int dtype, void *x, const split *g)
 }
 
 /* Bytes that are brought together: what a first cache holds, and of columns, which take longer where they are, twice that. */
-enum { FEW_BYTES = 1 << 15, FEW_COLUMNS = 1 << 16 };
+enum {
+    FEW_BYTES = 1 << 15,
+    FEW_COLUMNS = 1 << 16,
+    LEAST_BYTES = 256 /* of rows apart that are reduced where they lie */
+};
 
 /* The elements of s in their row-major order, in `to`. False: no two axes stand for all. */
 static bool bring_together(wf_slot *s, void *to)
@@ -445,8 +457,14 @@ __attribute__((noinline)) static bool reduce_view(row_call *k, int dtype, split 
     _Alignas(64) char few[FEW_COLUMNS];
     wf_slot *s = k->slot[0];
     int64_t dense[WF_INLINE_RANK], n = 1;
-    const bool extreme = k->op == WF_OP_AMAX || k->op == WF_OP_AMIN;
-    if (s->dtype == wf_red_compute(s->dtype) && !extreme && split_turned(g, s)) {
+    const bool extreme = k->op == WF_OP_AMAX || k->op == WF_OP_AMIN,
+               as_is = s->dtype == wf_red_compute(s->dtype);
+    const bool sum = k->op == WF_OP_SUM || k->op == WF_OP_MEAN;
+    bool last;
+    if (split_matrix(g, s, &last) &&
+        (!last ? as_is && !extreme
+               : (as_is || (sum && (WF_BIT(s->dtype) & WF_DT_F))) &&
+                     (g->inner > 1 ? g->inner : g->reduced) << wf_width(s->dtype) >= LEAST_BYTES)) {
         *rc = reduce(k, dtype, wf_slot_data(s), g);
         return true;
     }

@@ -358,7 +358,7 @@ static void reduce_lanes(const wf_red_kernels *k, const wf_sum_kernels *sum, wf_
     }
 }
 
-/* Rows one behind the other; what is reduced at once is one of `blocks` blocks of a row. */
+/* Rows `width` bytes apart; what is reduced at once is one of `blocks` blocks of a row. */
 typedef struct line_run {
     const wf_red_kernels *k;
     const wf_sum_kernels *sum; /* or NULL */
@@ -366,8 +366,9 @@ typedef struct line_run {
     int dtype;
     const char *x;
     char *out;
-    int64_t width, n, blocks; /* of a row: bytes, elements, blocks */
-    int64_t together;         /* rows that are turned at once, or 0 */
+    int64_t width, stride, n,
+        blocks;       /* of a row: bytes and elements to the next one, elements, blocks */
+    int64_t together; /* rows that are turned at once, or 0 */
 } line_run;
 
 /* Rows of no more than the lanes. */
@@ -381,7 +382,7 @@ static void do_short(const line_run *l, char *out, const char *x, int64_t rows)
     while (rows >= WF_LANES && l->together) {
         const bool widened = halves && n < TREE_FROM;
         const int64_t w = rows < l->together ? rows : l->together;
-        pack(widened ? other : room, w, x, 1, n, (size_t)n, (size_t)w);
+        pack(widened ? other : room, w, x, 1, l->stride, (size_t)n, (size_t)w);
         if (widened) {
             l->k->load(room, other, l->dtype, 1, n * w);
         }
@@ -391,9 +392,9 @@ static void do_short(const line_run *l, char *out, const char *x, int64_t rows)
         x += w * l->width;
     }
     if (l->sum && (halves || n >= SPAN_FROM)) {
-        l->sum->span(out, x, n, n, rows, 0);
+        l->sum->span(out, x, n, l->stride, rows, 0);
     } else {
-        l->k->shorts[l->op](out, x, n, n, rows);
+        l->k->shorts[l->op](out, x, n, l->stride, rows);
     }
 }
 
@@ -407,20 +408,21 @@ static void do_lines(void *arg, int64_t begin, int64_t end)
     }
     for (int64_t i = begin, count; i < end; i += count) {
         const int64_t b = i % l->blocks, m = b < whole ? WF_BLOCK : l->n - b * WF_BLOCK;
-        const char *x = l->x + i / l->blocks * l->width + b * (l->width / l->n * WF_BLOCK);
+        const char *x = l->x + i / l->blocks * l->width + b * (l->width / l->stride * WF_BLOCK);
         char *to = l->out + i * size;
         count = 1;
         if (l->sum) {
             count = l->blocks == 1 ? end - i : b < whole ? whole - b : 1;
             count = count < end - i ? count : end - i;
-            l->sum->span(to, x, m, m, count, 0);
+            l->sum->span(to, x, m, l->blocks == 1 ? l->stride : m, count, 0);
         } else {
             l->k->run[l->op](to, x, m);
         }
     }
 }
 
-bool wf_red_rows(wf_red op, int dtype, void *out, const void *x, int64_t n, int64_t rows)
+bool wf_red_rows(wf_red op, int dtype, void *out, const void *x, int64_t n, int64_t rows,
+                 int64_t stride)
 {
     const int compute = wf_red_compute(dtype);
     const wf_sum_kernels *sum = sums_of(op, dtype);
@@ -428,7 +430,7 @@ bool wf_red_rows(wf_red op, int dtype, void *out, const void *x, int64_t n, int6
         return false;
     }
     const wf_red_kernels *k = wf_red_kernels_of(compute);
-    const int64_t width = n * (int64_t)wf_dtype_size(dtype), size = (int64_t)k->size;
+    const int64_t width = stride * (int64_t)wf_dtype_size(dtype), size = (int64_t)k->size;
     const int64_t blocks = (n + WF_BLOCK - 1) / WF_BLOCK, per = n < WF_BLOCK ? n : WF_BLOCK;
     _Alignas(64) char parts[2 * MOST_BLOCKS * 8];
     line_run l = {.k = k,
@@ -437,6 +439,7 @@ bool wf_red_rows(wf_red op, int dtype, void *out, const void *x, int64_t n, int6
                   .dtype = dtype,
                   .x = x,
                   .width = width,
+                  .stride = stride,
                   .n = n,
                   .blocks = blocks};
     l.out = blocks > 1 ? parts : out;
@@ -480,19 +483,20 @@ static void do_columns(void *arg, int64_t begin, int64_t end)
                  end - begin);
 }
 
-bool wf_red_columns(wf_red op, int dtype, void *out, const void *x, int64_t n, int64_t cols)
+bool wf_red_columns(wf_red op, int dtype, void *out, const void *x, int64_t n, int64_t cols,
+                    int64_t stride)
 {
     const wf_sum_kernels *sum = sums_of(op, dtype);
     const int compute = wf_red_compute(dtype);
     const int64_t width = cols * (int64_t)wf_red_size(compute);
-    if (dtype == compute && n <= WF_LANES && width <= FEW_BYTES / n) {
+    if (dtype == compute && n <= WF_LANES && width <= FEW_BYTES / n && stride == cols) {
         few_columns(wf_red_kernels_of(compute), op, out, x, n, cols);
         return true;
     }
     if (!sum || n > WF_BLOCK || cols < WF_LANES || cols > TASK_ELEMENTS / n) {
         return false;
     }
-    column_run c = {sum, out, x, cols, n, wf_red_size(compute), wf_dtype_size(dtype)};
+    column_run c = {sum, out, x, stride, n, wf_red_size(compute), wf_dtype_size(dtype)};
     const int64_t worth = dtype == WEFT_F64 ? AWAKE / 2 : AWAKE;
     const int64_t grain = wf_awake_grain(cols, worth / n + WF_LANES, WF_LANES);
     if (grain == cols) {
@@ -723,7 +727,7 @@ static int run_inner(engine *e)
     const bool lines = g->nk <= 1 && g->nr <= 1 && (g->nr == 0 || g->rx[0] == 1);
     if (lines && (g->nk == 0 || g->kx[0] == g->reduced) && j->map == WF_MAP_NONE && !j->truth &&
         j->compute == wf_red_compute(j->x->dtype) &&
-        wf_red_rows(j->op, j->x->dtype, j->out, j->x->data, g->reduced, g->kept)) {
+        wf_red_rows(j->op, j->x->dtype, j->out, j->x->data, g->reduced, g->kept, g->reduced)) {
         return 0;
     }
     e->blocks = (g->reduced + WF_BLOCK - 1) / WF_BLOCK;

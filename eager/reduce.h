@@ -45,11 +45,13 @@ void wf_red_load(int compute, bool truth, void *dst, const wf_view *v, int64_t o
 
 /* 0 or WEFT_ENOMEM. */
 int wf_red_run(const wf_red_job *job);
-/* The same for what is one task, without a map: out[i] = the reduction of x[i * n .. + n) for i < rows, or of column i of
- * x[n][cols] for i < cols; compute values. x: of any dtype that is summed as it lies in memory, else of a compute type.
+/* The same for what is one task, without a map: out[i] = the reduction of x[i * stride .. + n) for i < rows, or of column i of
+ * n rows, `stride` apart, for i < cols; compute values. x: of any dtype that is summed as it lies in memory, else of a compute type.
  * False: it is another case, and nothing was done. */
-bool wf_red_rows(wf_red op, int dtype, void *out, const void *x, int64_t n, int64_t rows);
-bool wf_red_columns(wf_red op, int dtype, void *out, const void *x, int64_t n, int64_t cols);
+bool wf_red_rows(wf_red op, int dtype, void *out, const void *x, int64_t n, int64_t rows,
+                 int64_t stride);
+bool wf_red_columns(wf_red op, int dtype, void *out, const void *x, int64_t n, int64_t cols,
+                    int64_t stride);
 
 /* out[i] /= d, then the square root if asked; of a floating-point compute type. */
 void wf_red_divide(void *out, int compute, double d, bool root, int64_t n);
