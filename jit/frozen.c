@@ -256,7 +256,7 @@ static bool describe_output(wf_frozen *z, wf_trace *t, const weft_tensor *in, we
         ok = wf_frozen_refuse(reason, "output %d is a view of a tensor from outside", i);
     } else if (o->index >= 0 && pinned) {
         ok = wf_frozen_refuse(reason, "it keeps output %d", i);
-    } else if (wf_slot_tracked(s)) {
+    } else if (wf_frozen_flow(s)) {
         ok = wf_frozen_refuse(reason, "output %d has a gradient history (weft_detach it)", i);
     } else if (o->index >= 0) {
         int k = 0;

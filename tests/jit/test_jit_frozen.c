@@ -1034,3 +1034,34 @@ Test(frozen, where_gradients_end_is_guarded)
     weft_jit_free(j);
     cr_assert_eq(weft_leak_report(NULL), 0);
 }
+
+static weft_status gives_a_quiet_view(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                                      int n_out)
+{
+    (void)n_in, (void)n_out;
+    const weft_tensor y = weft_mul(in[0], *(weft_tensor *)self);
+    weft_no_grad_begin();
+    out[0] = weft_reshape(y, weft_shape(6));
+    weft_no_grad_end();
+    return WEFT_OK;
+}
+
+/* A view, made without recording, of a value with a history is not written, whoever gave it. */
+Test(frozen, views_that_must_not_be_written_are_no_results)
+{
+    weft_tensor w = weft_keep(weft_clone(data(2, 3, 1)));
+    OK(weft_requires_grad_(w, true));
+    weft_jit *j = weft_jit_trace(gives_a_quiet_view, &w, .frozen = true, .verify_every = -1,
+                                 .always_record = true);
+    for (int call = 0; call < 6; call++) {
+        weft_scope sc = weft_scope_begin();
+        weft_tensor x = data(2, 3, call), y;
+        OK(weft_jit_call(j, &x, 1, &y, 1));
+        cr_assert_eq(weft_mul_(y, weft_f(2)), WEFT_EGRAD, "call %d", call);
+        weft_scope_end(sc);
+    }
+    cr_assert(has_reason(j, "output 0 has a gradient history"), "%s", reasons(j));
+    weft_jit_free(j);
+    weft_free(w);
+    cr_assert_eq(weft_leak_report(NULL), 0);
+}
