@@ -528,6 +528,7 @@ static int capture_of(wf_ctx *c, weft_tensor t, weft_tensor *result, wf_grad_cap
 weft_status weft_grad_of(const weft_grad_of_args *args)
 {
     wf_ctx *c = wf_ctx_get();
+    const char *site = wf_take_here(c);
     if (!c) {
         return WEFT_ENOMEM;
     }
@@ -573,6 +574,7 @@ weft_status weft_grad_of(const weft_grad_of_args *args)
         /* what was found so far ends with the scope */
         args->grads[i] = wf_last_error(c);
     }
+    wf_site_results(site, args->grads, rc ? 0 : args->n_inputs);
     for (size_t i = 0; i < no; i++) {
         let_go(c, node[i]);
     }

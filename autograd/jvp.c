@@ -121,6 +121,7 @@ static weft_status run(wf_ctx *c, const weft_jvp_args *a, weft_tensor *u, weft_t
 weft_status weft_jvp(const weft_jvp_args *args)
 {
     wf_ctx *c = wf_ctx_get();
+    const char *site = wf_take_here(c);
     if (!c) {
         return WEFT_ENOMEM;
     }
@@ -153,6 +154,7 @@ weft_status weft_jvp(const weft_jvp_args *args)
     for (int k = 0; k < args->n_outputs; k++) { /* all, or none: the others end with the scope */
         args->results[k] = st == WEFT_OK ? weft_scope_give(sc, args->results[k]) : wf_last_error(c);
     }
+    wf_site_results(site, args->results, st == WEFT_OK ? args->n_outputs : 0);
     weft_scope_end(sc);
     weft_enable_grad_end(mode);
     wf_mfree(h);

@@ -165,7 +165,9 @@ static weft_status forward(weft_function_ctx *ctx, void *user, const weft_tensor
             wf_function_tracks(ctx);
         }
         const bool copied = k->same->at[i] < 0 && holds_record(c, out[i], tensors, n);
+        const char *site = weft_site(out[i]); /* as where it is recorded without */
         out[i] = wf_op1(copied ? WF_OP_COPY : WF_OP_DETACH, NULL, out[i]);
+        wf_site_results(*site ? site : NULL, &out[i], 1);
         s = weft_error_status(out[i]);
     }
     return s == WEFT_OK && n ? weft_function_save(ctx, tensors, n) : s;

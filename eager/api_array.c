@@ -452,11 +452,24 @@ static weft_status ranked(const char *name, wf_op op, weft_tensor x, int axis, u
     return wf_called_done(&w, rc);
 }
 
+/* rc; the results, if there are any, are of the call at site. */
+static weft_status both_sited(const char *site, const weft_tensor *values,
+                              const weft_tensor *indices, weft_status rc)
+{
+    for (int i = 0; i < 2 && rc == WEFT_OK; i++) {
+        const weft_tensor *r = i ? indices : values;
+        wf_site_results(site, r, r != NULL);
+    }
+    return rc;
+}
+
 weft_status(weft_sort)(weft_tensor x, int axis, bool descending, weft_tensor *values,
                        weft_tensor *indices)
 {
-    return ranked("sort", WF_OP_SORT, x, axis, descending ? WF_FLAG_DESCENDING : 0, NULL, values,
-                  indices);
+    const char *site = wf_take_here(wf_ctx_get());
+    const weft_status rc = ranked("sort", WF_OP_SORT, x, axis, descending ? WF_FLAG_DESCENDING : 0,
+                                  NULL, values, indices);
+    return both_sited(site, values, indices, rc);
 }
 
 weft_tensor(weft_argsort)(weft_tensor x, int axis, bool descending)
@@ -469,8 +482,10 @@ weft_tensor(weft_argsort)(weft_tensor x, int axis, bool descending)
 weft_status(weft_topk)(weft_tensor x, int64_t k, int axis, bool smallest, weft_tensor *values,
                        weft_tensor *indices)
 {
-    return ranked("topk", WF_OP_TOPK, x, axis, smallest ? WF_FLAG_SMALLEST : 0, &k, values,
-                  indices);
+    const char *site = wf_take_here(wf_ctx_get());
+    const weft_status rc =
+        ranked("topk", WF_OP_TOPK, x, axis, smallest ? WF_FLAG_SMALLEST : 0, &k, values, indices);
+    return both_sited(site, values, indices, rc);
 }
 
 /* -- creation --------------------------------------------------------------------------------------------------- */

@@ -363,6 +363,8 @@ weft_status(weft_unique)(weft_tensor x, weft_tensor *values, weft_tensor *invers
 {
     wf_arg a;
     weft_tensor *const out[3] = {values, inverse, counts};
+    const wf_ctx *c = wf_ctx_get();
+    const char *site = c ? c->here : NULL; /* of what is read on the way, too */
     if (!wf_arg_open(&a, "unique", x)) {
         give_error(out, a.error);
         return weft_error_status(a.error);
@@ -375,6 +377,9 @@ weft_status(weft_unique)(weft_tensor x, weft_tensor *values, weft_tensor *invers
     weft_scope_end(s);
     if (rc != WEFT_OK) {
         give_error(out, wf_api_last_error());
+    }
+    for (int i = 0; i < 3 && rc == WEFT_OK; i++) {
+        wf_site_results(site, out[i], out[i] != NULL);
     }
     return wf_called_done(&w, rc);
 }

@@ -585,6 +585,7 @@ weft_status(weft_split)(weft_tensor x, int axis, const int64_t *sizes, int n, we
 {
     wf_arg a;
     int64_t i, sum = 0;
+    const char *site = wf_take_here(wf_ctx_get());
     if (!parts_given("split", sizes, n, out)) {
         return WEFT_EINVALID;
     }
@@ -612,6 +613,7 @@ weft_status(weft_split)(weft_tensor x, int axis, const int64_t *sizes, int n, we
             return fail_parts(&a, n, out);
         }
     }
+    wf_site_results(site, out, n);
     return WEFT_OK;
 }
 
@@ -619,6 +621,7 @@ weft_status(weft_chunk)(weft_tensor x, int axis, int n, weft_tensor *out)
 {
     wf_arg a;
     int64_t i;
+    const char *site = wf_take_here(wf_ctx_get());
     if (!parts_given("chunk", "", n, out)) {
         return WEFT_EINVALID;
     }
@@ -639,5 +642,6 @@ weft_status(weft_chunk)(weft_tensor x, int axis, int n, weft_tensor *out)
             return fail_parts(&a, n, out);
         }
     }
+    wf_site_results(site, out, n);
     return WEFT_OK;
 }

@@ -68,6 +68,15 @@ weft_tensor weft_sited(const char *site, weft_tensor t)
     return t;
 }
 
+void wf_site_results(const char *site, const weft_tensor *t, int n)
+{
+    for (int i = 0; i < n && site; i++) {
+        if (t[i].slot && t[i].slot < WF_ABSENT_SLOT) {
+            weft_sited(site, t[i]);
+        }
+    }
+}
+
 void weft_here(const char *site)
 {
     wf_ctx *c = wf_ctx_get();

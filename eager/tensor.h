@@ -815,6 +815,18 @@ static inline bool wf_is_followed(const wf_ctx *c)
     return __builtin_expect(c && c->recorder && c->recorder->outside, 0);
 }
 
+/* The site that weft_here said, which is for this call alone; NULL: none. */
+static inline const char *wf_take_here(wf_ctx *c)
+{
+    const char *site = c ? c->here : NULL;
+    if (c) {
+        c->here = NULL;
+    }
+    return site;
+}
+/* Stamps what a call of several results has made; some may be missing. */
+void wf_site_results(const char *site, const weft_tensor *t, int n);
+
 /* Such a recording hears of questions, and of what is changed about s but its elements: it holds for this tensor only. */
 static inline void wf_note_asked(const wf_ctx *c, wf_slot *s)
 {

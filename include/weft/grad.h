@@ -244,8 +244,9 @@ WEFT_BY_STRUCT_(weft_status, weft_jvp, weft_jvp_args)
 #define weft_apply(...) WEFT_R_(WEFT_GRAD_S_((weft_apply)(__VA_ARGS__)))
 #endif
 #define weft_backward(...) WEFT_GRAD_S_((weft_backward)WEFT_ARGS_(weft_backward_args, __VA_ARGS__))
-#define weft_grad_of(...) WEFT_GRAD_S_((weft_grad_of)WEFT_ARGS_(weft_grad_of_args, __VA_ARGS__))
-#define weft_jvp(...) WEFT_GRAD_S_((weft_jvp)WEFT_ARGS_(weft_jvp_args, __VA_ARGS__))
+#define weft_grad_of(...)                                                                          \
+    WEFT_R_(WEFT_GRAD_S_((weft_grad_of)WEFT_ARGS_(weft_grad_of_args, __VA_ARGS__)))
+#define weft_jvp(...) WEFT_R_(WEFT_GRAD_S_((weft_jvp)WEFT_ARGS_(weft_jvp_args, __VA_ARGS__)))
 #define weft_gradcheck(...)                                                                        \
     WEFT_GRAD_S_((weft_gradcheck)WEFT_ARGS_(weft_gradcheck_args, __VA_ARGS__))
 #define weft_gradgradcheck(...)                                                                    \

@@ -279,3 +279,64 @@ Test(sites, edges_name_who_made_a_value)
     free(text);
     weft_jit_free(j);
 }
+
+/* -- calls of several results -------------------------------------------------------------------------------------- */
+
+static int several_line[7];
+enum { SEVERAL = 11 };
+
+static weft_status two_of(void *user, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)user, (void)n_in, (void)n_out;
+    several_line[6] = __LINE__ + 1;
+    out[0] = weft_exp(in[0]);
+    return weft_error_status(out[0]);
+}
+
+static weft_status give_several(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                                int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    const int64_t sizes[] = {1, 2};
+    int line = __LINE__ + 1;
+    weft_status s = weft_sort(in[0], 0, false, &out[0], &out[1]);
+    several_line[0] = line;
+    s = s ? s : weft_topk(in[0], 2, 0, false, &out[2], &out[3]);
+    s = s ? s : weft_split(in[0], 0, sizes, 2, &out[4]);
+    s = s ? s : weft_chunk(in[0], 0, 3, &out[6]);
+    several_line[1] = line + 2;
+    several_line[2] = line + 3;
+    several_line[3] = line + 4;
+    const weft_tensor x = weft_clone(in[0]);
+    s = s ? s : weft_requires_grad_(x, true);
+    const weft_tensor y = weft_sum(weft_square(x));
+    several_line[4] = __LINE__ + 1;
+    s = s ? s : weft_grad_of(&y, 1, &x, 1, &out[9]);
+    return s ? s : weft_remat(two_of, NULL, &x, 1, &out[10], 1);
+}
+
+/* Each result says which call made it, recorded or not: messages about it name that. */
+Test(sites, of_calls_with_several_results)
+{
+    static const int call_of[SEVERAL] = {0, 0, 1, 1, 2, 2, 3, 3, 3, 4, 6};
+    const weft_tensor x = weft_arange(0, 3, 1, WEFT_F32);
+    weft_jit *j = weft_jit_trace(give_several, .always_record = true);
+    weft_tensor v, i, n;
+    for (int traced = 0; traced < 2; traced++) {
+        weft_tensor out[SEVERAL];
+        cr_assert_eq(traced ? weft_jit_call(j, &x, 1, out, SEVERAL)
+                            : give_several(NULL, &x, 1, out, SEVERAL),
+                     WEFT_OK, "%s", weft_last_error());
+        for (int k = 0; k < SEVERAL; k++) {
+            cr_assert(strstr(weft_site(out[k]), at_line(several_line[call_of[k]])),
+                      "result %d, traced %d: %s, line %d", k, traced, weft_site(out[k]),
+                      several_line[call_of[k]]);
+        }
+    }
+    cr_assert_eq(weft_unique(x, &v, &i, &n), WEFT_OK);
+    const char *here = at_line(__LINE__ - 1);
+    cr_assert(strstr(weft_site(v), here) && strstr(weft_site(i), here) &&
+                  strstr(weft_site(n), here),
+              "%s", weft_site(v));
+    weft_jit_free(j);
+}
