@@ -4,12 +4,11 @@
  *
  *   bench_eager [only cases that contain this text]
  *
- * "call" lines: nanoseconds an op on one element; what the profiler costs, off and on. "eager" lines: an op on operands of one size beside
- * its limit, the faster of plain and non-temporal copy (for sums: read) that moves as many bytes on as
- * many threads, measured in turns with it. A transcendental or row-wise op whose arithmetic alone (on data
- * in the first cache, less the call) takes longer than the limit is marked "arithmetic"; the target counts
- * for the others. "fresh"
- * lines: new results every iteration beside memory that is used again.
+ * "call" lines: nanoseconds an op on one element; what the profiler costs, off and on. "eager" lines: an op on operands of one
+ * size beside its limit, the faster of plain and non-temporal copy (for sums: read) that moves as many bytes on as many
+ * threads, measured in turns with it. A transcendental or row-wise op whose arithmetic alone (on data in the first cache, less
+ * the call) takes longer than the limit is marked "arithmetic"; the target counts for the others. "fresh" lines: new results
+ * every iteration beside memory that is used again.
  */
 #include <stdio.h>
 #include <stdlib.h>

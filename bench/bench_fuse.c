@@ -4,13 +4,14 @@
  *   bench_fuse [case] [threads]
  *
  * One JSON line per case, size and thread count: us a call of the traced function; over_eager: how many
- * times as fast it is as the function called (of_best: the best of each, which say more on a machine that does other things); of_limit: the bandwidth it reaches as a share of a copy's,
- * counting what the whole function must read and write once (cases without matrix products). It has a target where the kernel is
- * bound by memory, as in bench_eager: where what its arithmetic takes, on few rows that lie in the first cache, is less than the limit.
- * tier0_us: a trace of the same function that stays on the tile interpreter, as where there is no LLVM; tier0_ratio: its speed over the
- * traced function's; tier0_over_eager: over eager's. Both traces run the function itself where that is faster (ran_eagerly).
- * A traced call includes recording. The tiny_ cases are short functions on small tensors, one size
- * and one thread: what recording costs them, or the choice not to (jit/call_eager.c); region_ the same between weft_jit_begin and weft_jit_end. turns_ are softmax and a product of 4 to 323
+ * times as fast it is as the function called (of_best: the best of each, which say more on a machine that does other things);
+ * of_limit: the bandwidth it reaches as a share of a copy's, counting what the whole function must read and write once (cases
+ * without matrix products). It has a target where the kernel is bound by memory, as in bench_eager: where what its arithmetic
+ * takes, on few rows that lie in the first cache, is less than the limit. tier0_us: a trace of the same function that stays on
+ * the tile interpreter, as where there is no LLVM; tier0_ratio: its speed over the traced function's; tier0_over_eager: over
+ * eager's. Both traces run the function itself where that is faster (ran_eagerly). A traced call includes recording. The tiny_
+ * cases are short functions on small tensors, one size and one thread: what recording costs them, or the choice not to
+ * (jit/call_eager.c); region_ the same between weft_jit_begin and weft_jit_end. turns_ are softmax and a product of 4 to 323
  * rows of 16, 2 to 320 shapes by turns, recorded and frozen: a round of calls against a round of the function.
  *
  * Case plan_build: ns an instruction to plan functions of 10 to 10^5 instructions (blocks of a transformer's

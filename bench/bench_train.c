@@ -8,15 +8,18 @@
  *    "forward_ms":...,"backward_ms":...,"clip_ms":...,"update_ms":...}
  *
  * peak_mb is by how much the resident memory of a process that does nothing else grows, as the peers' is, of traced steps that of
- * the warm-up with compiling; live_mb the most that tensors held at once. Medians over steps after a warm-up; cpu_ms is processor time a step, which other programs disturb less. char is the
- * model of examples/char_lm; gpt2 is GPT-2 124M (Radford et al. 2019) with random weights and as many tokens a step
- * as llm.c's CPU program takes (4 x 64), gpt2-2 and gpt2-4 are that with 2 and 4 layers. bench/peers/train_step.py is
- * the same in PyTorch. The case "step traced" is the same step under weft_jit_trace: first_ms is its first call (recording,
- * planning, tier 0; first_cpu_ms its processor time, compiling beside it included), native_ms when the last of its kernels was native, compile_ms the processor time that took (no
- * disk cache), first_of_eager the first call over an eager step (of the eager case first_ms is the first step, which opens and warms up as much as the
- * first call does). It is timed in turns with the eager step, on the same parameters: eager_ms and eager_cpu_ms are those steps,
- * times_eager and times_eager_cpu how often the traced step fits into the eager one behind it, the median over wall times and over
- * processor times (best: of the least ones). peers_of: the row whose peers it is compared with (script/bench_table.awk). "step frozen" is the same with .frozen: what is left of it is not recorded (replays says how many calls were).
+ * the warm-up with compiling; live_mb the most that tensors held at once. Medians over steps after a warm-up; cpu_ms is
+ * processor time a step, which other programs disturb less. char is the model of examples/char_lm; gpt2 is GPT-2 124M (Radford
+ * et al. 2019) with random weights and as many tokens a step as llm.c's CPU program takes (4 x 64), gpt2-2 and gpt2-4 are that
+ * with 2 and 4 layers. bench/peers/train_step.py is the same in PyTorch. The case "step traced" is the same step under
+ * weft_jit_trace: first_ms is its first call (recording, planning, tier 0; first_cpu_ms its processor time, compiling beside it
+ * included), native_ms when the last of its kernels was native, compile_ms the processor time that took (no disk cache),
+ * first_of_eager the first call over an eager step (of the eager case first_ms is the first step, which opens and warms up as
+ * much as the first call does). It is timed in turns with the eager step, on the same parameters: eager_ms and eager_cpu_ms are
+ * those steps, times_eager and times_eager_cpu how often the traced step fits into the eager one behind it, the median over
+ * wall times and over processor times (best: of the least ones). peers_of: the row whose peers it is compared with
+ * (script/bench_table.awk). "step frozen" is the same with .frozen: what is left of it is not recorded (replays says how many
+ * calls were).
  */
 #include <stdio.h>
 #include <stdlib.h>

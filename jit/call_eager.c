@@ -3,15 +3,19 @@
  *
  * Recording, finding the plan and running it cost some hundred nanoseconds, more than an op on a few elements, and so does
  * replaying a frozen call. A call may as well run the function: the bits are the same. Which is faster is measured, for each kind
- * of call that can be told before it is made (jit/call_ways.c): after some recorded or replayed calls, TURNS blocks of recorded and of plain calls, in turns; the first of a block warms the caches, the best
- * of the others count. The way that the calls had so far must be beaten clearly (recording, where the plan saves no traffic,
- * by any time), and is measured again later on, less and less often once the plan has settled: the host's control flow may
- * have changed, kernels may have become native.
+ * of call that can be told before it is made (jit/call_ways.c).
+ *
+ * A trial comes after some recorded or replayed calls: TURNS blocks of recorded and of plain calls, in turns. The first call of a
+ * block warms the caches, the best of the others counts. The way that the calls had so far must be beaten clearly (recording, where
+ * the plan saves no traffic, by any time). It is measured again later on, less and less often once the plan has settled: the
+ * host's control flow may have changed, kernels may have become native.
  *
  * Long calls (WORTH) have shorter trials, of two calls the other way at least, which wait until one part in BUDGET of the time pays for them, and none where the
- * function would take much more memory op by op. Short calls (SHORT) are worth less than a look at them: a thread gets a seat with
- * GIVEN calls that it may make without one, GIVEN_LATER where all looks found the same kind (the straight way is in call.c), if their first arguments are like those of kinds that
- * it has seen run plainly, and of no other.
+ * function would take much more memory op by op.
+ *
+ * Short calls (SHORT) are worth less than a look at them. A thread gets a seat: GIVEN calls that it may make without a look
+ * (GIVEN_LATER where all looks found the same kind; the straight way is in call.c). Their first arguments must be like those of
+ * kinds that it has seen run plainly, and of no other.
  *
  * Calls whose plan is dropped at the limit of max_plans and built again have their trial at once: what is timed there are
  * recordings with the building of a plan. They are tried again much later.

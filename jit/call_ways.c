@@ -3,9 +3,12 @@
  *
  * A kind is types, extents and devices of the arguments, whether gradients flow to them, and the grad mode, as a hash of 64
  * bits. Ways of kinds lie in WAY_SETS sets of WAY_LANES, made when they are first needed; in a full set the one goes that was
- * looked at least recently. Kinds that differ in extents alone are a family: once many of its calls were recorded, further kinds
- * warm up for less long; once FOLLOW of them in a row were decided to run the function, smaller ones begin with that. So do all that come when plans have been dropped for want of room:
- * a kind that is called once or twice, or more kinds than there are ways, shall not each have a plan built.
+ * looked at least recently.
+ *
+ * Kinds that differ in extents alone are a family. Once many of its calls were recorded, further kinds warm up for less long.
+ * Once FOLLOW of them in a row were decided to run the function, smaller ones begin with running it. So do all kinds that come
+ * when plans have been dropped for want of room: kinds that are called once or twice, or more kinds than there are ways, shall
+ * not each have a plan built.
  *
  * Invariants: two kinds with one key share a way, and a way that goes while a call uses it is another kind's by then: both
  * cost time and nothing else. Keys are found without the lock, and added with it.

@@ -8,7 +8,8 @@
 #include "eager/kernels/reduce_vec.h"
 #include "jit/ir/dtype.h"
 
-/* Registers at once; of f32 and i32 what is left of four goes by two (32 channels of AVX-512); of halves not: their bits have to be put together. */
+/* VN: values of 32 bits in a register. Channels go by AT_ONCE registers of them; what is left goes by two where PAIRS (32 channels of
+ * AVX-512), but not of halves, whose bits have to be put together. */
 enum { VN = WF_VBYTES / 4, AT_ONCE = 4, PAIRS = WF_VBYTES > 32 };
 typedef int32_t lanes __attribute__((vector_size(WF_VBYTES)));
 typedef int32_t lanes_mem __attribute__((vector_size(WF_VBYTES), aligned(4), may_alias));

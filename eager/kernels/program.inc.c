@@ -11,11 +11,14 @@
 #include "eager/kernels/program.h"
 #include "jit/ir/dict_c.h"
 
+/* A line of the tile: d[j] = EXPR(j). */
 #define LOOP(EXPR)                                                                                 \
     WF_IVDEP for (int64_t j = 0; j < n; j++)                                                       \
     {                                                                                              \
         d[j] = EXPR;                                                                               \
     }
+/* dst[m][n] = a OP b, line by line. A source lies along a line (`along`: an element for each of dst's) or is one element for it, and
+ * moves on by `line` elements behind each: four loops, none of which asks that again. */
 #define GRID(name, T, OP)                                                                          \
     static void name(void *dst, const wf_grid_src *a, const wf_grid_src *b, int64_t m, int64_t n)  \
     {                                                                                              \
@@ -45,6 +48,7 @@ GRID(sub_f64, double, -)
 GRID(mul_f64, double, *)
 GRID(div_f64, double, /)
 
+/* dst[m][n] = src, of elements of a size: a copy of lines, or one element spread over each. */
 #define SPREAD(name, T)                                                                            \
     static void name(void *dst, const wf_grid_src *src, int64_t m, int64_t n)                      \
     {                                                                                              \
@@ -84,6 +88,7 @@ typedef double mem_f64 __attribute__((vector_size(VBYTES), aligned(8), may_alias
 #define INLINE __attribute__((always_inline)) static inline
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
+/* One link of a chain, done to all Q registers a[] of the running value; ends a case. */
 #define EACH(EXPR)                                                                                 \
     UNROLL for (int q = 0; q < Q; q++)                                                             \
     {                                                                                              \
@@ -126,7 +131,7 @@ INLINE vec_f32 min_f32(vec_f32 a, vec_f32 b)
     }                                                                                              \
     break;
 
-/* One link with a source that lies along the line, and with one that is an element. */
+/* The two cases of a link: its source lies along the line (odd code), or is one element for it. */
 #define LINK2(OP, ALONG, ONE)                                                                      \
     case 2 * (OP) + 1:                                                                             \
         EACH(ALONG)                                                                                \
