@@ -18,6 +18,23 @@ typedef struct tile_state {
     bool one[WF_PROGRAM_VALUES];
 } tile_state;
 
+int wf_link_of(int op, int side, bool itself)
+{
+    if (op == WF_OP_SQUARE || (op == WF_OP_MUL && itself))
+        return WF_LINK_SQUARE;
+    if (op == WF_OP_NEG)
+        return WF_LINK_NEG;
+    if (itself)
+        return -1;
+    return op == WF_OP_ADD       ? (int)WF_LINK_ADD
+           : op == WF_OP_SUB     ? (side == 0 ? (int)WF_LINK_SUB : (int)WF_LINK_RSUB)
+           : op == WF_OP_MUL     ? (int)WF_LINK_MUL
+           : op == WF_OP_DIV     ? (side == 0 ? (int)WF_LINK_DIV : (int)WF_LINK_RDIV)
+           : op == WF_OP_MAXIMUM ? (int)WF_LINK_MAX
+           : op == WF_OP_MINIMUM ? (int)WF_LINK_MIN
+                                 : -1;
+}
+
 wf_inst_fn wf_inst_function(const wf_program *p, const wf_inst *inst, const wf_kernels *k)
 {
     wf_inst_fn fn = {NULL};

@@ -64,22 +64,7 @@ static inline const wf_grid_kernels *wf_grid_kernels_now(void)
 
 /* The link of a row that reads the running value as source `side`, or -1. A binary row of one value with
  * itself is only known as MUL: SQUARE. */
-static inline int wf_link_of(int op, int side, bool itself)
-{
-    if (op == WF_OP_SQUARE || (op == WF_OP_MUL && itself))
-        return WF_LINK_SQUARE;
-    if (op == WF_OP_NEG)
-        return WF_LINK_NEG;
-    if (itself)
-        return -1;
-    return op == WF_OP_ADD       ? (int)WF_LINK_ADD
-           : op == WF_OP_SUB     ? (side == 0 ? (int)WF_LINK_SUB : (int)WF_LINK_RSUB)
-           : op == WF_OP_MUL     ? (int)WF_LINK_MUL
-           : op == WF_OP_DIV     ? (side == 0 ? (int)WF_LINK_DIV : (int)WF_LINK_RDIV)
-           : op == WF_OP_MAXIMUM ? (int)WF_LINK_MAX
-           : op == WF_OP_MINIMUM ? (int)WF_LINK_MIN
-                                 : -1;
-}
+int wf_link_of(int op, int side, bool itself);
 
 /* The grid kernel of a row in a compute type, or NULL. */
 static inline wf_grid_fn wf_grid_binary(const wf_grid_kernels *k, int op, int compute)

@@ -95,38 +95,29 @@ typedef double mem_f64 __attribute__((vector_size(VBYTES), aligned(8), may_alias
         a[q] = EXPR;                                                                               \
     }                                                                                              \
     break;
-/* As jit/ir/dict_c.h has it: NaN propagates, -0 < +0. */
-#ifdef __AVX512F__
-INLINE vec_f32 max_f32(vec_f32 a, vec_f32 b)
-{
-    const __mmask16 nan = _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_UNORD_Q);
-    const __m512 most = _mm512_range_ps((__m512)a, (__m512)b, 5);
-    return (vec_f32)_mm512_mask_add_ps(most, nan, (__m512)a, (__m512)b);
-}
-INLINE vec_f32 min_f32(vec_f32 a, vec_f32 b)
-{
-    const __mmask16 nan = _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_UNORD_Q);
-    const __m512 least = _mm512_range_ps((__m512)a, (__m512)b, 4);
-    return (vec_f32)_mm512_mask_add_ps(least, nan, (__m512)a, (__m512)b);
-}
-#else /* of equal ones, which differ by a zero's sign at most, the bits of both or of either */
+/* As jit/ir/dict_c.h has it: NaN propagates, -0 < +0. flip: 0, or of the least the sign's bits, as it is the largest of what both
+ * are with the other sign (so much less code). */
 typedef int32_t int_f32 __attribute__((vector_size(VBYTES)));
-INLINE vec_f32 max_f32(vec_f32 a, vec_f32 b)
+INLINE vec_f32 extreme(vec_f32 a, vec_f32 b, int_f32 flip)
 {
+    a = (vec_f32)((int_f32)a ^ flip);
+    b = (vec_f32)((int_f32)b ^ flip);
+#ifdef __AVX512F__
+    const __mmask16 nan = _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_UNORD_Q);
+    __m512 most = _mm512_range_ps((__m512)a, (__m512)b, 5);
+    most = _mm512_mask_add_ps(most, nan, (__m512)a, (__m512)b);
+#else /* of equal ones, which differ by a zero's sign at most, the bits of both */
     const int_f32 first = (a > b) | (a != a), same = a == b;
-    return (vec_f32)((((int_f32)a & first) | ((int_f32)b & ~first)) & ((int_f32)a | ~same));
-}
-INLINE vec_f32 min_f32(vec_f32 a, vec_f32 b)
-{
-    const int_f32 first = (a < b) | (a != a), same = a == b;
-    return (vec_f32)(((int_f32)a & first) | ((int_f32)b & ~first) | ((int_f32)a & same));
-}
+    const int_f32 most = (((int_f32)a & first) | ((int_f32)b & ~first)) & ((int_f32)a | ~same);
 #endif
-#define EXTREME(EXPR)                                                                              \
+    return (vec_f32)((int_f32)most ^ flip);
+}
+#define EXTREME(LINK, SOURCE)                                                                      \
     if (VN == VBYTES / 4) { /* f32 alone: so much less code */                                     \
+        const int_f32 flip = (LINK) / 2 == WF_LINK_MIN ? (int_f32){0} + INT32_MIN : (int_f32){0};  \
         UNROLL for (int q = 0; q < Q; q++)                                                         \
         {                                                                                          \
-            a[q] = (__typeof__(a[0]))EXPR;                                                         \
+            a[q] = (__typeof__(a[0]))extreme((vec_f32)a[q], (vec_f32)(SOURCE), flip);              \
         }                                                                                          \
     }                                                                                              \
     break;
@@ -167,13 +158,11 @@ INLINE vec_f32 min_f32(vec_f32 a, vec_f32 b)
                 LINK2(WF_LINK_DIV, a[q] / B(V, MEM), a[q] / *y)                                    \
                 LINK2(WF_LINK_RDIV, B(V, MEM) / a[q], *y / a[q])                                   \
             case 2 * WF_LINK_MAX + 1:                                                              \
-                EXTREME(max_f32((vec_f32)a[q], (vec_f32)(B(V, MEM))))                              \
-            case 2 * WF_LINK_MAX:                                                                  \
-                EXTREME(max_f32((vec_f32)a[q], (vec_f32)(*y - (V){0})))                            \
             case 2 * WF_LINK_MIN + 1:                                                              \
-                EXTREME(min_f32((vec_f32)a[q], (vec_f32)(B(V, MEM))))                              \
+                EXTREME(code[l], B(V, MEM))                                                        \
+            case 2 * WF_LINK_MAX:                                                                  \
             case 2 * WF_LINK_MIN:                                                                  \
-                EXTREME(min_f32((vec_f32)a[q], (vec_f32)(*y - (V){0})))                            \
+                EXTREME(code[l], *y - (V){0})                                                      \
             case 2 * WF_LINK_SQUARE:                                                               \
                 EACH(a[q] * a[q])                                                                  \
             case 2 * WF_LINK_NEG:                                                                  \
