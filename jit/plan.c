@@ -262,7 +262,7 @@ static int check_peak(wf_planner *b)
 {
     const int64_t bound = b->p->info.bound_bytes;
     int64_t alone = 0;
-    if (b->opts->flags & WF_PLAN_NO_FUSE || (b->fat && !b->lean)) {
+    if (b->opts->flags & WF_PLAN_NO_FUSE || b->any) {
         return 0;
     }
     int rc = b->lean ? 0 : find_alone(b, &alone);
@@ -375,6 +375,8 @@ typedef struct attempt {
     unsigned lean; /* as of wf_planner */
     bool too_large;
     bool aligned, row_major; /* it had aligned rows; it is to have none */
+    bool parts, whole;       /* it had parts (plan_parts.c); it is to have none */
+    bool any;                /* it is taken, whatever memory it takes */
     int64_t fat;
 } attempt;
 
@@ -386,12 +388,15 @@ static wf_plan *try_build(const wf_fn *f, const wf_plan_opts *opts, attempt *t, 
                     .most = t->most,
                     .lean = t->lean,
                     .row_major = t->row_major,
+                    .whole = t->whole,
+                    .any = t->any,
                     .fat = t->fat,
                     .why = why};
     b.why->code = 0;
     b.why->rule[0] = b.why->hint[0] = '\0';
     int rc = b.p ? build(&b) : WEFT_ENOMEM;
     t->aligned = b.l.aligned;
+    t->parts = b.part != NULL;
     if (b.p) {
         b.p->aligned = b.l.aligned;
     }
@@ -446,11 +451,15 @@ static wf_plan *build_lean(const wf_fn *f, const wf_plan_opts *opts, attempt *t,
     wf_plan *p = try_build(f, opts, t, why);
     if (!p && t->fat) {
         static const unsigned lean[] = {WF_FUSE_LEAN, WF_FUSE_LEAN | WF_FUSE_LATE, 0};
+        t->whole = true;
+        p = t->parts ? try_build(f, opts, t, why) : NULL;
         for (size_t i = 0; i < sizeof lean / sizeof *lean && !p; i++) {
             t->lean = lean[i];
+            t->any = lean[i] == 0;
             p = try_build(f, opts, t, why);
         }
         t->lean = 0;
+        t->whole = t->any = false;
     }
     return p;
 }

@@ -186,6 +186,8 @@ typedef struct wf_planner {
     int32_t *writer;    /* of input j: the output that replaces it, or -1 */
     bool too_large;     /* a group did not fit into a program */
     bool row_major;     /* no aligned rows (passes/layout.h) */
+    bool whole;         /* no parts (plan_parts.c) */
+    bool any;           /* it is taken, whatever memory it takes */
     unsigned lean;      /* WF_FUSE_LEAN, _LATE: what groups may not do for the sake of memory */
     int64_t
         fat; /* what lives at once in the plan made before, which was too much; 0: there was none */

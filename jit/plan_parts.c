@@ -8,8 +8,8 @@
  * The value must be the whole of the operand (a reshape at most), of the concat's type, returned by nobody and read from memory by
  * nobody else. Readers in its own group, and groups that compute it again, have it without memory.
  *
- * The concat's memory is there from the first of its parts on, which may be long before the last: plans that are made again for
- * the sake of memory have no parts. Nor have those of devices, whose kernels know no such results.
+ * The concat's memory is there from the first of its parts on, which may be long before the last: plans that take much more for it
+ * are made again without parts. Those of devices have none, as their kernels know no such results.
  *
  * Invariants: a buffer is made when all its parts are; parts of one concat share no element, whatever the axis.
  */
@@ -109,7 +109,7 @@ static int find_all(wf_planner *b, const uint32_t *reads)
 
 int wf_plan_find_parts(wf_planner *b, const uint32_t *reads)
 {
-    if (b->lean || b->opts->flags & (WF_PLAN_ALONE | WF_PLAN_NO_FUSE)) {
+    if (b->whole || b->opts->flags & (WF_PLAN_ALONE | WF_PLAN_NO_FUSE)) {
         return 0;
     }
     const int before = wf_work_enter(WF_TIMED_parts);
