@@ -705,6 +705,7 @@ int wf_backward_run(wf_ctx *c, int n, const wf_ref *roots, const weft_tensor *gr
         return WEFT_ENOMEM;
     }
     e.t->engine = &e;
+    c->busy++;
     c->backwards++;
     c->grad_off = create ? 0 : 1;
     int rc = 0;
@@ -728,6 +729,7 @@ int wf_backward_run(wf_ctx *c, int n, const wf_ref *roots, const weft_tensor *gr
     unmark(&e, e.reached, e.n_reached);
     c->grad_off = off;
     weft_scope_end(e.scope);
+    c->busy--;
     wf_free(e.heap, e.cap * sizeof *e.heap);
     e.t->engine = e.outer;
     if (aside) {

@@ -319,6 +319,7 @@ void wf_tape_drain(wf_tape *t)
     if (!atomic_load_explicit(&t->remote, memory_order_relaxed)) {
         return;
     }
+    wf_ctx *c = wf_tls_ctx; /* most often in the middle of an op */
     for (;;) {
         lock(&t->lock);
         wf_ref r = t->npending ? t->pending[--t->npending] : 0;
@@ -329,7 +330,13 @@ void wf_tape_drain(wf_tape *t)
         if (!r) {
             return;
         }
+        if (c) {
+            c->busy++;
+        }
         wf_tape_release_now(t, r);
+        if (c) {
+            c->busy--;
+        }
     }
 }
 

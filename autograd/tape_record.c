@@ -87,7 +87,9 @@ static void slot_set_node(wf_ctx *c, wf_slot *s, wf_ref r)
         retain_next(t, s, r);
     }
     if (old) {
+        c->busy++;
         wf_tape_release_now(t, old);
+        c->busy--;
     }
 }
 
@@ -698,7 +700,9 @@ static void set_root(wf_ctx *c, wf_slot *s, wf_ref root)
     st->root_gen += !apart;
     st->root_gen_of_apart += apart;
     if (was) {
+        c->busy++;
         wf_tape_release_now(c->tape, was);
+        c->busy--;
     }
 }
 
@@ -805,7 +809,9 @@ static int hook_store(wf_ctx *c, wf_slot *dst, wf_slot *value, wf_why *why)
     const bool first = !wf_slot_root(dst);
     set_root(c, dst, root);
     if (first && (all || last)) {
+        c->busy++;
         wf_tape_discard(c, old); /* made to be updated */
+        c->busy--;
     }
     if ((root == v || last) && dst->context == c->id) {
         slot_set_node(c, dst, v);

@@ -164,6 +164,7 @@ wf_ctx *wf_ctx_open(void)
     c->depth = 1; /* the thread's root scope */
     c->scopes[1] = (wf_scope_rec){.head = 0, .serial = ++c->scope_serial};
     c->grad_off = 0;
+    c->busy = c->sealed = 0;
     c->recorder = NULL;
     c->region = (wf_plain_region){.of = NULL};
     c->called = NULL;
@@ -519,10 +520,22 @@ static void end_scopes(wf_ctx *c, uint32_t last)
     }
 }
 
+/* An op that lets go of memory has its operands yet: the deleter is not to take them from it. */
+__attribute__((noinline, cold)) static int refuse_sealed(wf_ctx *c, const char *op)
+{
+    wf_raise_text(
+        c, WEFT_EINVALID, op,
+        "a deleter that runs in the middle of an op or of a backward may not end a scope or "
+        "free a scope's tensor that was there before: the op may be using it; free what is "
+        "kept, or do it after the call");
+    return WEFT_EINVALID;
+}
+
 weft_status weft_scope_end(weft_scope scope)
 {
     wf_ctx *c = wf_ctx_get();
     int rc = scope_check(c, scope, "scope_end");
+    rc = rc || scope.depth > c->sealed ? rc : refuse_sealed(c, "scope_end");
     if (rc) {
         return (weft_status)rc;
     }
@@ -737,6 +750,9 @@ static inline weft_status free_handle(wf_ctx *c, weft_tensor t, bool asked)
     if (__builtin_expect(!s, 0)) {
         return free_kept(c, t);
     }
+    if (__builtin_expect(s->scope <= c->sealed, 0)) {
+        return (weft_status)refuse_sealed(c, "free");
+    }
     scope_unlink(c, s);
     destroy_owned(c, s, t.slot);
     return WEFT_OK;
@@ -784,6 +800,9 @@ weft_status weft_assign(weft_tensor *x, weft_tensor value)
         return (weft_status)wf_raise_status(c, "assign", 1, x, &why);
     }
     uint32_t scope = old->scope;
+    if (!pinned && scope <= c->sealed) {
+        return (weft_status)refuse_sealed(c, "assign");
+    }
     if (pinned) {
         wf_unpin(c, old);
         weft_tensor kept = weft_keep(value);

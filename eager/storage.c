@@ -202,6 +202,26 @@ static wf_recorder *own_recorder(wf_storage *st)
     return r && wf_tls_ctx && wf_tls_ctx->recorder == r ? r : NULL;
 }
 
+/* In the middle of other work (wf_ctx.busy) a deleter finds recording off, and may not end what that work stands on. What the
+ * running trace computes is to it what another thread's is. */
+static void run_deleter(wf_storage *st)
+{
+    wf_ctx *c = wf_tls_ctx;
+    if (!c || !c->busy) {
+        st->deleter(st->deleter_arg);
+        return;
+    }
+    const uint32_t sealed = c->sealed, off = c->grad_off;
+    wf_recorder *r = c->recorder;
+    c->sealed = c->depth;
+    c->grad_off = 1;
+    c->recorder = NULL;
+    st->deleter(st->deleter_arg);
+    c->recorder = r;
+    c->grad_off = off;
+    c->sealed = sealed;
+}
+
 void wf_storage_release(wf_storage *st)
 {
     int32_t refs = atomic_load_explicit(&st->refs, memory_order_acquire);
@@ -227,7 +247,7 @@ void wf_storage_release(wf_storage *st)
             wf_device_finish(st->device);
         }
         if (st->deleter) {
-            st->deleter(st->deleter_arg);
+            run_deleter(st);
         }
         wf_device_free(st->order);
     } else if (st->inline_data == WF_STORAGE_DEVICE) {

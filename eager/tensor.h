@@ -442,10 +442,14 @@ typedef struct wf_ctx {
     _Atomic uint32_t nchunks;
     _Atomic uint32_t remote_free; /* slots freed by other threads: linked through next */
     uint32_t grad_off;            /* no_grad nesting */
-    uint32_t backwards;           /* walks back over the tape so far */
-    uint8_t device;               /* of tensors made from nothing, eager/device.h */
-    uint8_t away;                 /* device, or what is being recorded, is not the host */
-    wf_slot **chunks;             /* WF_MAX_CHUNKS pointers, reserved once */
+    uint32_t
+        busy; /* in work that lets go of memory while it holds operands: an op's tape, a backward */
+    uint32_t
+        sealed; /* a deleter runs in such work: scopes up to this depth are not its to end; else 0 */
+    uint32_t backwards; /* walks back over the tape so far */
+    uint8_t device;     /* of tensors made from nothing, eager/device.h */
+    uint8_t away;       /* device, or what is being recorded, is not the host */
+    wf_slot **chunks;   /* WF_MAX_CHUNKS pointers, reserved once */
     wf_scope_rec *scopes;
     uint32_t scopes_cap;
     uint64_t scope_serial;

@@ -253,6 +253,11 @@ __attribute__((noinline)) static weft_status begin(weft_jit *j)
         wf_raise_text(c, WEFT_EINVALID, "jit_begin", "the trace is NULL");
         return WEFT_EINVALID;
     }
+    if (c->sealed) {
+        wf_raise_text(c, WEFT_EINVALID, "jit_begin",
+                      "a deleter that runs in the middle of an op begins no region");
+        return WEFT_EINVALID;
+    }
     if (c->recorder || c->region.of) {
         return go_in(c, j);
     }
@@ -277,7 +282,7 @@ __attribute__((noinline)) static weft_status begin(weft_jit *j)
 weft_status(weft_jit_begin)(weft_jit *j)
 {
     wf_ctx *c = wf_tls_ctx;
-    if (__builtin_expect(!c || !j || c->recorder || c->region.of, 0)) {
+    if (__builtin_expect(!c || !j || c->sealed || c->recorder || c->region.of, 0)) {
         return begin(j);
     }
     wf_seat *s = &j->seat[0];
@@ -367,10 +372,11 @@ __attribute__((noinline)) static weft_status end(weft_jit *j)
         return WEFT_ENOMEM;
     }
     uint32_t floor, *depth = depth_of(c, &floor);
-    const weft_jit *last = *depth > floor ? innermost(c, *depth) : NULL;
+    const weft_jit *last = *depth > floor && !c->sealed ? innermost(c, *depth) : NULL;
     if (!j || !last) {
         wf_raise_text(c, WEFT_EINVALID, "jit_end",
-                      "this region was not begun on this thread, or in this call, or has ended");
+                      "this region was not begun on this thread, or in this call, or has ended; a "
+                      "deleter that runs in the middle of an op ends none");
         return WEFT_EINVALID;
     }
     if (j != last) {
@@ -392,8 +398,8 @@ __attribute__((noinline)) static weft_status end(weft_jit *j)
 weft_status(weft_jit_end)(weft_jit *j)
 {
     wf_ctx *c = wf_tls_ctx;
-    if (__builtin_expect(!c || !j || c->recorder || c->region.of != j || c->region.depth != 1 ||
-                             c->region.floor || !c->region.paid ||
+    if (__builtin_expect(!c || !j || c->sealed || c->recorder || c->region.of != j ||
+                             c->region.depth != 1 || c->region.floor || !c->region.paid ||
                              c->error_seen != c->region.errors,
                          0)) {
         return end(j);

@@ -336,6 +336,7 @@ static void restart(wf_trace *t)
 int wf_trace_commit(wf_trace *t, wf_why *why)
 {
     wf_job job = {0};
+    t->c->busy++; /* what it lets go of may have deleters */
     t->commits++;
     int rc = prepare(t, &job, why);
     if (rc) {
@@ -349,6 +350,7 @@ int wf_trace_commit(wf_trace *t, wf_why *why)
     }
     drop_virtual(t, false, rc ? make_broken : make_real, &job);
     restart(t);
+    t->c->busy--;
     if (!rc && !t->fn) {
         rc = wf_fail(why, WEFT_ENOMEM, "out of memory for the trace");
     }
@@ -369,6 +371,7 @@ int wf_trace_refusal(wf_trace *t, const char *op)
 void wf_trace_close(wf_trace *t)
 {
     wf_job job = {0};
+    t->c->busy++;
     wf_trace_tell(t, NULL);
     sweep(t);
     drop_virtual(t, true, make_broken, &job);
@@ -379,6 +382,7 @@ void wf_trace_close(wf_trace *t)
     wf_trace_drop_spare(t, KEPT_SPARE);
     wf_trace_set_device(t, WF_DEVICE_HOST);
     t->c->recorder = NULL;
+    t->c->busy--;
 }
 
 /* -- one function, not run ---------------------------------------------------------------------------------- */

@@ -216,6 +216,100 @@ Test(sharing, a_gradient_with_history_goes_with_its_leaf)
     cr_assert_eq(weft_tape_nodes(), 0, "%lld nodes", (long long)weft_tape_nodes());
 }
 
+/* What a deleter does, and what it was told. */
+typedef struct deed {
+    weft_scope scope;
+    weft_tensor owned, kept, variable;
+    weft_jit *region;
+    int runs;
+    weft_status ended, freed, assigned, region_ended, region_begun, kept_freed;
+    double computed;
+    bool recorded;
+} deed;
+
+static void do_all(void *arg)
+{
+    deed *d = arg;
+    d->runs++;
+    d->ended = weft_scope_end(d->scope);
+    d->freed = weft_free(d->owned);
+    d->assigned = weft_assign(&d->variable, weft_f(1));
+    d->region_ended = weft_jit_end(d->region);
+    d->region_begun = weft_jit_begin(d->region);
+    d->kept_freed = weft_free(d->kept);
+    weft_scope own = weft_scope_begin();
+    const weft_tensor two = weft_mul(leaf(1), weft_f(2));
+    d->computed = first(two);
+    d->recorded = weft_requires_grad(two);
+    weft_free(two);
+    weft_scope_end(own);
+}
+
+/* A value on memory with a deleter, which the history of what is returned has saved; nothing else has it. */
+static weft_tensor saves_blob(float memory[2], weft_tensor w, deed *d)
+{
+    weft_tensor x = weft_from_blob(memory, weft_shape(2), WEFT_F32, .deleter = do_all, .arg = d);
+    const weft_tensor y = weft_mul(x, w);
+    weft_free(x);
+    return y;
+}
+
+/* Memory that goes in the middle of an op, when another thread has freed what saved it, or of a backward: its deleter can free what
+ * is kept and compute, but not take the operands of what is going on. */
+Test(sharing, deleters_in_the_middle_of_an_op)
+{
+    enum { OP, LONG_OP, WRITE, BACKWARD, WAYS };
+    for (int n = 0; n < 2 * WAYS; n++) {
+        const int way = n % WAYS;
+        static float memory[2] = {3, 3};
+        weft_scope all = weft_scope_begin();
+        weft_jit *j = weft_jit_trace(NULL, NULL, .always_record = true);
+        deed d = {.kept = weft_keep(weft_ones(weft_shape(5), WEFT_F32)), .region = j};
+        const weft_tensor w = weft_keep(leaf(2));
+        cr_assert_eq(n / WAYS ? weft_jit_begin(j) : WEFT_OK, WEFT_OK);
+        d.scope = weft_scope_begin();
+        weft_tensor y = saves_blob(memory, w, &d),
+                    a = d.owned = weft_full(weft_shape(2), 5, WEFT_F32);
+        weft_tensor z = d.variable = weft_clone(a);
+        if (n /
+            WAYS) { /* in a region: it has been computed, so that it saves memory and no recorded value */
+            cr_assert_eq(first(y), 6);
+        }
+        if (way == BACKWARD) {
+            cr_assert_eq(weft_backward(weft_sum(y)), WEFT_OK, "%s", weft_last_error());
+            cr_expect_eq(first(weft_grad(w)), 3);
+        } else {
+            y = weft_keep(y);
+            pthread_t t;
+            pthread_create(&t, NULL, free_it, &y);
+            pthread_join(t, NULL);
+            cr_assert_eq(d.runs, 0);
+            if (way == WRITE) {
+                cr_assert_eq(weft_mul_(z, w), WEFT_OK, "%s", weft_last_error());
+            } else {
+                z = way == OP ? weft_mul(a, w) : weft_cumsum(weft_mul(w, a), 0);
+            }
+            cr_expect_eq(first(z), 10, "%d: %g, %s", n, first(z), weft_last_error());
+        }
+        cr_assert_eq(d.runs, 1, "%d: %d runs", n, d.runs);
+        cr_expect_eq(d.ended, WEFT_EINVALID);
+        cr_expect_eq(d.freed, WEFT_EINVALID);
+        cr_expect_eq(d.assigned, WEFT_EINVALID);
+        cr_expect_eq(d.region_ended, WEFT_EINVALID);
+        cr_expect_eq(d.region_begun, WEFT_EINVALID);
+        cr_expect_eq(d.kept_freed, WEFT_OK);
+        cr_expect_eq(d.computed, 2);
+        cr_expect_not(d.recorded);
+        weft_clear_error();
+        cr_expect_eq(weft_scope_end(d.scope), WEFT_OK, "%s", weft_last_error());
+        cr_expect_eq(n / WAYS ? weft_jit_end(j) : WEFT_OK, WEFT_OK, "%s", weft_last_error());
+        weft_free(w);
+        weft_jit_free(j);
+        weft_scope_end(all);
+        cr_assert_eq(weft_tape_nodes(), 0);
+    }
+}
+
 Test(sharing, the_leak_report_names_gradients)
 {
     char text[400] = "";
