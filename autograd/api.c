@@ -331,7 +331,7 @@ weft_status(weft_retain_grad)(weft_tensor t)
         atomic_store_explicit(&m->retain, value, memory_order_relaxed);
         s->st->grad_kept = 1;
         if (wf_slot_root(s)) {
-            wf_tape_keep_gradients(c, s->st);
+            wf_tape_keep_gradients(c, s->st, s);
         }
     } else {
         rc = wf_raise_status(c, "retain_grad", 1, &t, &why);

@@ -149,8 +149,9 @@ int wf_tape_save(wf_tape *t, wf_ref node, wf_ref user, wf_slot *s);
 weft_tensor wf_tape_value(wf_ctx *c, wf_ref r, wf_ref user, int which);
 /* The elements of that value, row-major in memory of the host; NULL: they are elsewhere, or wf_tape_value says what is wrong. */
 const void *wf_tape_elements(wf_tape *t, wf_ref r, wf_ref user);
-/* Gradients are kept of tensors on st: they are to be those of its value now, of all that reads it from now on. */
-void wf_tape_keep_gradients(wf_ctx *c, wf_storage *st);
+/* Gradients are kept of tensors on st, which was written, or now of `of`: they are to be those of its value now, of all that reads it
+ * from now on. */
+void wf_tape_keep_gradients(wf_ctx *c, wf_storage *st, const wf_slot *of);
 /* Custom functions: appends a node for `custom` over operands to results. */
 int wf_tape_append_custom(wf_ctx *c, struct wf_custom *custom, int nsrc, wf_slot *const *src,
                           const weft_tensor *handles, int ndst, wf_slot *const *dst, wf_why *why);

@@ -267,14 +267,17 @@ static int link_sources(wf_ctx *c, wf_tape *t, wf_ref r, unsigned mask, int nsrc
         if (!tracked && !save && !(mask & WF_SAVES_TYPES)) {
             continue;
         }
-        wf_ref s = known_node(c, src[i]);
-        s = s ? s : wf_tape_node_of(c, src[i], why);
-        if (!s) {
-            return why && why->code ? why->code : WEFT_ENOMEM;
+        wf_ref s = wf_tnode_src(wf_tnode_at(t, r))[i];
+        if (!s) { /* number_sources had no need to look */
+            s = known_node(c, src[i]);
+            s = s ? s : wf_tape_node_of(c, src[i], why);
+            if (!s) {
+                return why && why->code ? why->code : WEFT_ENOMEM;
+            }
+            wf_tnode_src(wf_tnode_at(t, r))[i] = s;
+            wf_tnode_at(t, s)->refs++;
         }
         wf_tnode *n = wf_tnode_at(t, r);
-        wf_tnode_src(n)[i] = s;
-        wf_tnode_at(t, s)->refs++;
         if (save) {
             if (wf_tape_save(t, s, r, src[i])) {
                 return wf_fail(why, WEFT_ENOMEM, "out of memory for a saved value");
@@ -285,22 +288,30 @@ static int link_sources(wf_ctx *c, wf_tape *t, wf_ref r, unsigned mask, int nsrc
     return 0;
 }
 
-/* Operands that need a node of their own and have none get it: order numbers must be topological. *scalars: whether an
- * operand is a number. */
-static int number_sources(wf_ctx *c, wf_tape *t, int nsrc, wf_slot *const *src, bool *scalars,
+/* Gives operands' nodes back. */
+static void release_sources(wf_tape *t, int nsrc, const wf_ref *from)
+{
+    for (int i = 0; i < nsrc; i++) {
+        if (from[i]) {
+            wf_tape_release_now(t, from[i]);
+        }
+    }
+}
+
+/* Operands that need a node of their own and have none get it, to be held in `to`: order numbers must be topological, and the slot of
+ * another thread's tensor cannot hold one. */
+static int number_sources(wf_ctx *c, wf_tape *t, int nsrc, wf_slot *const *src, wf_ref *to,
                           wf_why *why)
 {
     for (int i = 0; i < nsrc; i++) {
-        *scalars |= !src[i];
         if (src[i] && !known_node(c, src[i]) && wf_slot_tracked(src[i]) &&
             wf_dtype_kind(src[i]->dtype) == 2) {
-            wf_ref s = wf_tape_node_of(c, src[i], why);
-            if (!s) {
+            to[i] = wf_tape_node_of(c, src[i], why);
+            if (!to[i]) {
+                release_sources(t, i, to);
                 return why->code;
             }
-            if (!(wf_tnode_at(t, s)->flags & WF_TN_FOREIGN)) {
-                wf_tape_discard(c, s); /* a view of another thread's slot: made again below */
-            }
+            wf_tnode_at(t, to[i])->refs++;
         }
     }
     return 0;
@@ -368,9 +379,8 @@ static int append_known(wf_ctx *c, wf_op op, const wf_attr *attr, struct wf_cust
     }
     wf_tape_drain(t);
     bool scalars = false;
-    int rc = number_sources(c, t, nsrc, src, &scalars, why);
-    if (rc) {
-        return rc;
+    for (int i = 0; i < nsrc; i++) {
+        scalars |= !src[i];
     }
     wf_taux *aux = NULL;
     if (attr->n_ints + attr->n_dyn + attr->n_flt + attr->flags + attr->dtype != 0 || nsrc > 3 ||
@@ -380,15 +390,23 @@ static int append_known(wf_ctx *c, wf_op op, const wf_attr *attr, struct wf_cust
             return wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
         }
     }
-    wf_ref r = wf_tape_node_new(t, WF_TN_OP, op, dst[0]->dtype, dst[0]->rank, wf_dims(dst[0]));
+    wf_ref few[3] = {0}, *from = nsrc > 3 ? aux->src : few;
+    int rc = number_sources(c, t, nsrc, src, from, why);
+    const wf_ref r =
+        rc ? 0 : wf_tape_node_new(t, WF_TN_OP, op, dst[0]->dtype, dst[0]->rank, wf_dims(dst[0]));
     if (!r) {
+        if (!rc) {
+            release_sources(t, nsrc, from);
+            rc = wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
+        }
         if (aux) {
             wf_free(aux, aux->bytes);
         }
-        return wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
+        return rc;
     }
     wf_tnode *n = wf_tnode_at(t, r);
     n->aux = aux;
+    memcpy(n->src_, few, sizeof few);
     n->device = (uint8_t)wf_slot_device(dst[0]);
     n->nsrc = (uint16_t)nsrc;
     n->ndst = (uint8_t)ndst;
@@ -732,13 +750,13 @@ static bool pass_through(wf_ctx *c, wf_slot *s)
     return r != 0;
 }
 
-void wf_tape_keep_gradients(wf_ctx *c, wf_storage *st)
+void wf_tape_keep_gradients(wf_ctx *c, wf_storage *st, const wf_slot *of)
 {
     uint32_t k = 0;
     bool pinned;
     wf_slot *s;
     while ((s = wf_next_live(c, c, &k, &pinned, NULL))) {
-        if (is_kept_of(c, s, st) && !pass_through(c, s)) {
+        if ((!of || s == of) && is_kept_of(c, s, st) && !pass_through(c, s)) {
             wf_meta *m = s->meta; /* none rather than that of another value */
             atomic_store_explicit(&m->retain, 0, memory_order_relaxed);
         }
@@ -820,7 +838,7 @@ static int hook_store(wf_ctx *c, wf_slot *dst, wf_slot *value, wf_why *why)
     }
     wf_tape_release_now(t, v);
     if (st->grad_kept) {
-        wf_tape_keep_gradients(c, st);
+        wf_tape_keep_gradients(c, st, NULL);
     }
     return 0;
 }

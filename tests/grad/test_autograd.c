@@ -803,6 +803,41 @@ Test(autograd, two_threads_run_two_backwards_on_shared_parameters)
     weft_free(w);
 }
 
+/* A kept tensor without a history, which another thread writes to with one and differentiates: its slot holds no node there. */
+static weft_tensor lent, factor;
+
+static void *differentiate_lent(void *arg)
+{
+    double *g = arg;
+    weft_tensor by = WEFT_NONE, y = WEFT_NONE;
+    weft_scope sc = weft_scope_begin();
+    weft_status st = weft_mul_(lent, factor);
+    weft_tensor all[] = {weft_sum(weft_square(lent)), weft_sum(weft_cumsum(lent, 0)),
+                         weft_sum(weft_concat(WEFT_LIST(lent, lent, lent, lent), 0)),
+                         weft_sum(weft_maximum(lent, weft_f(0)))};
+    for (int i = 0; i < 4 && st == WEFT_OK; i++) {
+        y = all[i];
+        st = weft_grad_of(&y, 1, &factor, 1, &by, .retain_graph = true);
+        g[i] = st ? -1 : first(by);
+    }
+    weft_scope_end(sc);
+    return NULL;
+}
+
+Test(autograd, grad_of_through_a_tensor_that_another_thread_made)
+{
+    double g[4] = {0};
+    pthread_t t;
+    factor = weft_keep(leaf(3));
+    lent = weft_keep(weft_full(weft_shape(2), 5, WEFT_F32));
+    cr_assert_eq(pthread_create(&t, NULL, differentiate_lent, g), 0);
+    pthread_join(t, NULL);
+    cr_assert(g[0] == 150 && g[1] == 10 && g[2] == 20 && g[3] == 5, "%g %g %g %g", g[0], g[1], g[2],
+              g[3]);
+    weft_free(lent);
+    weft_free(factor);
+}
+
 static void *use_foreign(void *arg)
 {
     weft_tensor h = *(weft_tensor *)arg;
@@ -830,7 +865,7 @@ Test(autograd, history_stays_on_its_thread)
 
 /* Memory that one thread has recorded writes to, of which another has a detached view: it may not be written with a history there, as its
  * nodes are the first thread's, and is as it was. */
-static weft_tensor cut_off, factor;
+static weft_tensor cut_off;
 
 static void *write_cut_off(void *arg)
 {
