@@ -17,7 +17,7 @@ typedef union wf_inst_fn {
 wf_inst_fn wf_inst_function(const wf_program *p, const wf_inst *inst, const wf_kernels *k);
 
 /* A heavy row: tens of operations where a cheap one has one. */
-static inline bool wf_is_heavy(int op)
+static inline bool wf_is_heavy(wf_op op)
 {
     return wf_rows[op].ulp > 0;
 }
@@ -26,7 +26,7 @@ static inline bool wf_is_heavy(int op)
 static inline int wf_inst_weight(const wf_inst *inst)
 {
     const bool row = inst->kind == WF_INST_MAP || inst->kind == WF_INST_VJP;
-    return row && wf_is_heavy(inst->op) ? 8 : 1;
+    return row && wf_is_heavy((wf_op)inst->op) ? 8 : 1;
 }
 
 /* Heavy rows go by pieces where memory is asked for meanwhile: a processor has room for some twenty requests, and waits with the
