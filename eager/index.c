@@ -800,7 +800,8 @@ static int add_half_rows(wf_exec *e, const add_args *s)
     return 0;
 }
 
-/* Few elements of many: each that values go to has a sum of its own, found by its place. */
+/* -- few elements of many halves --------------------------------------------------------------------------- */
+/* Each that values go to has a sum of its own, found by its place. */
 typedef struct sums {
     int64_t *place; /* of `size`, a power of two, as many as twice the values; -1: none */
     float *sum;
@@ -824,16 +825,27 @@ static int64_t find_sum(const sums *s, int64_t place)
     return i;
 }
 
-/* In the order of the indices, as where all is widened. */
-static void add_to_sums(const sums *s, const add_args *a, const float *values, uint16_t *dst,
-                        int dtype)
+static void add_to_sum(const sums *s, int64_t place, float value, const uint16_t *dst, int dtype)
 {
+    const int64_t i = find_sum(s, place);
+    s->sum[i] = s->place[i] < 0 ? half_at(dtype, dst, place) : s->sum[i];
+    s->place[i] = place;
+    s->sum[i] += value;
+}
+
+/* In the order of the indices, as where all is widened. */
+static void add_to_sums(const sums *s, const add_args *a, int64_t outer, uint16_t *dst, int dtype)
+{
+    const float *value = a->values;
     memset(s->place, -1, (size_t)s->size * sizeof *s->place);
-    for (int64_t k = 0; k < a->count; k++) {
-        const int64_t place = wrap_index(a->at[k], a->extent), i = find_sum(s, place);
-        s->sum[i] = s->place[i] < 0 ? half_at(dtype, dst, place) : s->sum[i];
-        s->place[i] = place;
-        s->sum[i] += values[k];
+    for (int64_t o = 0; o < outer; o++) {
+        const int64_t *at = a->along ? a->at + o * a->count * a->inner : a->at;
+        const int64_t first = wf_offset_of(o, a->outer_rank, a->outer_dims, a->outer_strides);
+        for (int64_t k = 0; k < a->count * a->inner; k++) {
+            const int64_t index = a->along ? at[k] : at[k / a->inner];
+            const int64_t row = first + wrap_index(index, a->extent) * a->axis_stride;
+            add_to_sum(s, row + k % a->inner, *value++, dst, dtype);
+        }
     }
     for (int64_t i = 0; i < s->size; i++) {
         if (s->place[i] >= 0) {
@@ -843,23 +855,30 @@ static void add_to_sums(const sums *s, const add_args *a, const float *values, u
     }
 }
 
-static int add_few_halves(wf_exec *e, const add_args *a)
+static int add_few_halves(wf_exec *e, const add_args *of)
 {
+    const wf_view *dst = &e->dst[0], *values = &e->src[2];
+    add_args a = *of;
     wf_dense in;
-    int code = wf_dense_of(&e->src[2], WEFT_F32, &in, e->why);
+    int code = wf_dense_of(values, WEFT_F32, &in, e->why);
     if (code) {
         return code;
     }
+    a.values = in.data;
+    a.outer_rank = (int)e->attr->ints[0];
+    a.axis_stride = dst->strides[a.outer_rank];
+    a.outer_dims = values->dims;
+    memcpy(a.outer_strides, dst->strides, sizeof a.outer_strides);
     sums s = {.size = 2, .shift = 63};
-    for (; s.size < 2 * a->count; s.size *= 2) {
+    for (; s.size < 2 * wf_view_numel(values); s.size *= 2) {
         s.shift--;
     }
     const size_t bytes = wf_scratch_bytes(s.size, sizeof *s.place + sizeof *s.sum);
     s.place = bytes ? wf_scratch(bytes) : NULL;
     if (s.place) {
         s.sum = (float *)(void *)(s.place + s.size);
-        wf_copy(&e->dst[0], &e->src[0]);
-        add_to_sums(&s, a, in.data, e->dst[0].data, e->dst[0].dtype);
+        wf_copy(dst, &e->src[0]);
+        add_to_sums(&s, &a, product(values->dims, a.outer_rank), dst->data, dst->dtype);
         wf_scratch_free(s.place, bytes);
     } else {
         code = wf_no_memory(e->why, bytes);
@@ -877,12 +896,14 @@ static bool adds_halves(const wf_exec *e)
            wf_view_is_contiguous(&e->dst[0]);
 }
 
-/* Can they be added so, and is that less than to widen all? */
+/* Can they be added so, and is that less than to widen all? (A row of a scatter_add has as many elements as one of dst.) */
 static bool few_halves(const wf_exec *e, const add_args *a)
 {
     enum { FEW = 32 };
-    return !a->along && a->inner == 1 && a->count <= a->extent / FEW && a->extent > 1 &&
-           wf_view_numel(&e->dst[0]) == a->extent && adds_halves(e);
+    const wf_view *dst = &e->dst[0], *values = &e->src[2];
+    const int behind = dst->rank - 1 - (int)e->attr->ints[0];
+    return adds_halves(e) && wf_view_numel(values) <= wf_view_numel(dst) / FEW &&
+           a->inner == product(dst->dims + dst->rank - behind, behind);
 }
 
 /* Can halves be added a row at a time? */

@@ -209,11 +209,39 @@ static void sums_drop(sums *s)
     drop(&s->out);
 }
 
+static void check_scatter_add(int dt, int rank, const int64_t *dims, int64_t axis,
+                              const int64_t *idims, int mode)
+{
+    int64_t index[8];
+    tensor src[3] = {random_tensor(dt, rank, dims, mode & 1),
+                     random_indices(rank, idims, dims[axis], mode & 2),
+                     random_tensor(dt, rank, idims, mode & 4)};
+    repeat_indices(&src[1].v, (int)axis, mode);
+    if (wf_dtype_kind(dt) == 1) { /* the reference does not wrap */
+        fill_ints(&src[0], 0, 3);
+        fill_ints(&src[2], 0, 3);
+    }
+    tensor dst;
+    must_run(wf_exec_scatter_add, WF_OP_SCATTER_ADD, &(wf_attr){INTS(axis)}, 3, src, &dst);
+    sums want = sums_of(&src[0]);
+    int64_t n = wf_view_numel(&src[1].v);
+    for (int64_t i = 0; i < n; i++) {
+        unravel(i, &src[1].v, index);
+        index[axis] = index_at(&src[1], i, dims[axis]);
+        sums_add(&want, index, get(&src[2], i));
+    }
+    assert_same_bits(&dst, &want.out, "scatter_add");
+    for (int i = 0; i < 3; i++) {
+        drop(&src[i]);
+    }
+    drop(&dst);
+    sums_drop(&want);
+}
+
 Test(index, scatter_add_in_order)
 {
     for (int trial = 0; trial < (int)effort_of(TRIALS) * NTYPES; trial++) {
-        int dt = all_types[1 + trial % (NTYPES - 1)];
-        int64_t dims[8], idims[8], index[8];
+        int64_t dims[8], idims[8];
         int rank = random_dims(1, 4, dims);
         int64_t axis = between(0, rank - 1);
         dims[axis] += dims[axis] == 0;
@@ -223,29 +251,16 @@ Test(index, scatter_add_in_order)
                        : trial % 4 < 2                  ? between(0, dims[i])
                                                         : dims[i];
         }
-        tensor src[3] = {random_tensor(dt, rank, dims, trial & 1),
-                         random_indices(rank, idims, dims[axis], trial & 2),
-                         random_tensor(dt, rank, idims, trial & 4)};
-        repeat_indices(&src[1].v, (int)axis, trial);
-        if (wf_dtype_kind(dt) == 1) { /* the reference does not wrap */
-            fill_ints(&src[0], 0, 3);
-            fill_ints(&src[2], 0, 3);
-        }
-        tensor dst;
-        must_run(wf_exec_scatter_add, WF_OP_SCATTER_ADD, &(wf_attr){INTS(axis)}, 3, src, &dst);
-        sums want = sums_of(&src[0]);
-        int64_t n = wf_view_numel(&src[1].v);
-        for (int64_t i = 0; i < n; i++) {
-            unravel(i, &src[1].v, index);
-            index[axis] = index_at(&src[1], i, dims[axis]);
-            sums_add(&want, index, get(&src[2], i));
-        }
-        assert_same_bits(&dst, &want.out, "scatter_add");
-        for (int i = 0; i < 3; i++) {
-            drop(&src[i]);
-        }
-        drop(&dst);
-        sums_drop(&want);
+        check_scatter_add(all_types[1 + trial % (NTYPES - 1)], rank, dims, axis, idims, trial);
+    }
+    /* Few elements of many halves; in the last two rows they are fewer than those of what they are added to. */
+    static const int64_t few[][7] = {/* axis, extents, of the indices */
+                                     {2, 3, 50, 320, 3, 40, 5}, {1, 9, 640, 3, 7, 20, 3},
+                                     {0, 320, 9, 1, 10, 9, 1},  {0, 640, 7, 3, 20, 7, 3},
+                                     {1, 7, 640, 3, 7, 20, 2},  {0, 640, 7, 3, 20, 5, 3}};
+    for (int k = 0; k < 8 * (int)(sizeof few / sizeof *few); k++) {
+        const int64_t *f = few[k / 8];
+        check_scatter_add(k % 2 ? WEFT_BF16 : WEFT_F16, 3, f + 1, f[0], f + 4, k);
     }
 }
 
@@ -303,6 +318,10 @@ Test(index, index_add_in_order)
     for (int k = 0; k < 8; k++) { /* halves a row at a time, some of them nobody's */
         check_index_add(k % 2 ? WEFT_BF16 : WEFT_F16, 3, (int64_t[]){3, 20, k < 4 ? 40 : 1030}, 1,
                         1, (int64_t[]){k < 6 ? 15 : 0}, 8 + k);
+    }
+    for (int k = 0; k < 4; k++) { /* few rows, of few elements */
+        check_index_add(k % 2 ? WEFT_BF16 : WEFT_F16, 3, (int64_t[]){2, 640, 5}, 1, 1,
+                        (int64_t[]){20}, k < 2 ? 3 : ALL_TO_THREE);
     }
     for (int k = 0; k < 16; k++) { /* few elements of many halves; at 33 more than few */
         const int64_t count = k < 12 ? 1000 : k < 14 ? 1 : 33, n = k < 12 ? 40000 + k : 1055;
