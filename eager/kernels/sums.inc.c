@@ -117,8 +117,7 @@ WF_INLINE int64_t bridge(void *few, pieces *p, int64_t left, const int64_t size)
     return all;
 }
 #else
-static __attribute__((noinline, noclone)) int64_t bridge(void *few, pieces *p, int64_t left,
-                                                         int64_t size)
+static __attribute__((noinline)) int64_t bridge(void *few, pieces *p, int64_t left, int64_t size)
 {
     const int64_t lanes = WF_LANES * size, all = left < lanes ? left : lanes;
     char *const to = few;

@@ -253,6 +253,10 @@ static void FN(pieces)(void *out, const void *x, int64_t c, int64_t inner, int64
                        int64_t n)
 {
     enum { SIZE = sizeof(S), LANES = WF_LANES * SIZE };
+    int64_t size = SIZE;
+#if !defined(__AVX512F__)
+    __asm__("" : "+r"(size)); /* no copy of the function for each */
+#endif
     pieces p = {x, c * SIZE, inner * SIZE, stride * SIZE};
     S few[WF_LANES];
     V a[NA];
@@ -264,7 +268,7 @@ static void FN(pieces)(void *out, const void *x, int64_t c, int64_t inner, int64
         const int64_t row = p.inner - p.c < left ? p.inner - p.c : left;
         const char *from = (const char *)few;
         if (row < LANES) {
-            all = bridge(few, &p, left, SIZE);
+            all = bridge(few, &p, left, size);
         } else {
             from = p.x + p.c;
             all = row / LANES * LANES;
