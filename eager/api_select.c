@@ -334,7 +334,12 @@ static weft_status unique(weft_tensor x, const wf_type *type, weft_scope scope,
     const char *op = "unique";
     weft_tensor sorted, order, error = WEFT_NONE, made[3] = {WEFT_NONE, WEFT_NONE, WEFT_NONE};
     int64_t n = wf_type_numel(type), m;
+    wf_ctx *c = wf_ctx_get();
+    const char *site = wf_take_here(c); /* the reads' behind this */
     weft_status rc = weft_sort(wf_api_reshape(x, 1, &n), 0, false, &sorted, &order);
+    if (c) {
+        c->here = site;
+    }
     if (rc != WEFT_OK) {
         return rc;
     }

@@ -152,7 +152,7 @@ static bool describe_also(wf_frozen *z, wf_trace *t, const wf_frozen_args *a, ch
         }
         const wf_outer *o = wf_trace_outer(t, s->st);
         const bool own = o && wf_same_handle(o->first, w->also[i]); /* guarded as a source */
-        const bool history = !own && has_history(t, s);
+        const bool history = o && !own && has_history(t, s);
         if (!own) {
             z->also[z->n_also++] =
                 (wf_frozen_also){w->also[i], wf_frozen_flow(s), wf_frozen_hooks(s)};
