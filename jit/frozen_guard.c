@@ -487,7 +487,7 @@ bool wf_frozen_guard(const wf_frozen *z, const wf_frozen_args *a, int n_out, cha
         return wf_frozen_refuse(reason, switched);
     }
     return guard_args(z, a, reason) && guard_captured(z, a, reason) &&
+           wf_frozen_guard_state(z, a, reason) && wf_frozen_guard_draws(z, a, reason) &&
            (!z->n_also || guard_also(z, a->c, reason)) &&
-           (!z->gives || guard_outputs(z, a->c, reason)) && wf_frozen_guard_state(z, a, reason) &&
-           wf_frozen_guard_draws(z, a, reason) && guard_identity(z, a, reason);
+           (!z->gives || guard_outputs(z, a->c, reason)) && guard_identity(z, a, reason);
 }
