@@ -26,7 +26,7 @@ static inline bool wf_is_heavy(wf_op op)
 static inline int wf_inst_weight(const wf_inst *inst)
 {
     const bool row = inst->kind == WF_INST_MAP || inst->kind == WF_INST_VJP;
-    return row && wf_is_heavy((wf_op)inst->op) ? 8 : 1;
+    return row && wf_is_heavy((wf_op)inst->op) ? 16 : 1;
 }
 
 /* Heavy rows go by pieces where memory is asked for meanwhile: a processor has room for some twenty requests, and waits with the
