@@ -238,7 +238,7 @@ Test(kernels_rows, in_place)
 static void check_short_rows(program_maker make, int dtype, int turn)
 {
     static const int64_t sizes[] = {16, 17, 33, 49, 64, 100, 192, 511, 512, 513};
-    static const int64_t counts[] = {15, 16, 19, 21, 38};
+    static const int64_t counts[] = {15, 16, 19, 21, 70, 67};
     enum { NSIZES = sizeof sizes / sizeof *sizes, NCOUNTS = sizeof counts / sizeof *counts };
     static wf_program p;
     wf_program_init(&p);
