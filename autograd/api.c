@@ -56,19 +56,43 @@ void wf_not_a_tensor(wf_why *why)
     wf_hint(why, "numbers have no gradient: hand in a tensor (weft_scalar makes one of a number)");
 }
 
+/* What is no tensor at all: records that, and returns the status; else 0. */
+static int refuse_others(wf_ctx *c, weft_tensor t, const char *op)
+{
+    if (wf_is_error(t)) {
+        return wf_error_again(c, t);
+    }
+    if (t.slot < WF_ABSENT_SLOT) {
+        return 0;
+    }
+    wf_why why = {0};
+    wf_not_a_tensor(&why);
+    return wf_raise_status(c, op, 1, &t, &why);
+}
+
+/* Holds t (eager/borrow.h) or records an error. */
+static wf_slot *open_held(wf_ctx *c, weft_tensor t, const char *op, wf_hold *how)
+{
+    *how = WF_HOLD_SCOPE;
+    if (refuse_others(c, t, op)) {
+        return NULL;
+    }
+    wf_why why = {0};
+    wf_slot *s = wf_slot_of(c, t);
+    s = s ? s : wf_take_hold_kept(c, t, how, &why);
+    if (!s) {
+        wf_raise(c, op, 1, &t, &why);
+    }
+    return s;
+}
+
 /* Pins t or records an error; the slot must be given back with wf_unpin when *pinned. */
 static wf_slot *open_tensor(wf_ctx *c, weft_tensor t, const char *op, bool *pinned, int *status)
 {
     wf_why why = {0};
     *pinned = false;
-    *status = 0;
-    if (wf_is_error(t)) {
-        *status = wf_error_again(c, t);
-        return NULL;
-    }
-    if (t.slot >= WF_ABSENT_SLOT) {
-        wf_not_a_tensor(&why);
-        *status = wf_raise_status(c, op, 1, &t, &why);
+    *status = refuse_others(c, t, op);
+    if (*status) {
         return NULL;
     }
     wf_slot *s = wf_pin(c, t, pinned, &why);
@@ -219,14 +243,8 @@ weft_tensor(weft_grad)(weft_tensor t)
     if (!c) {
         return (weft_tensor){0, 0, UINT64_MAX};
     }
-    bool pinned = false;
-    int rc;
     wf_hold how;
-    wf_slot *s = t.slot < WF_ABSENT_SLOT ? wf_take_hold(c, t, &how) : NULL;
-    if (!s) { /* says why not */
-        s = open_tensor(c, t, "grad", &pinned, &rc);
-        how = pinned ? WF_HOLD_PINNED : WF_HOLD_SCOPE;
-    }
+    wf_slot *s = open_held(c, t, "grad", &how);
     if (!s) {
         return t.slot == 0 && t.serial ? t : wf_last_error(c);
     }

@@ -297,7 +297,7 @@ static int open_operands(wf_ctx *c, operands *o, wf_why *why)
         if (!s) {
             return why->code;
         }
-        o->tracked |= wf_slot_tracked(s) && wf_dtype_kind(s->dtype) == 2;
+        o->tracked |= wf_slot_flows(s);
     }
     return 0;
 }

@@ -120,8 +120,9 @@ static inline void wf_end_lend(wf_ctx *c)
 /* How a slot is held that must not go while it is used. */
 typedef enum wf_hold { WF_HOLD_SCOPE = 0, WF_HOLD_PINNED = 1, WF_HOLD_LENT = 256 } wf_hold;
 
-/* wf_take_hold of a handle that no scope of this thread owns: one below WF_ABSENT_SLOT. *how is WF_HOLD_SCOPE. */
-static inline wf_slot *wf_take_hold_kept(wf_ctx *c, weft_tensor t, wf_hold *how)
+/* wf_take_hold of a handle that no scope of this thread owns: one below WF_ABSENT_SLOT. *how is WF_HOLD_SCOPE. why: NULL, or filled
+ * where there is no slot. */
+static inline wf_slot *wf_take_hold_kept(wf_ctx *c, weft_tensor t, wf_hold *how, wf_why *why)
 {
     bool pinned = false;
     if (wf_lends_some(c) && wf_slot_is_here(c, t)) {
@@ -138,7 +139,7 @@ static inline wf_slot *wf_take_hold_kept(wf_ctx *c, weft_tensor t, wf_hold *how)
     if (t.context == c->id && c->most_borrowed == 0) {
         wf_borrow_allow(c); /* the next one */
     }
-    s = wf_pin(c, t, &pinned, NULL);
+    s = wf_pin(c, t, &pinned, why);
     *how = pinned ? WF_HOLD_PINNED : WF_HOLD_SCOPE;
     return s;
 }
@@ -149,7 +150,7 @@ static inline wf_slot *wf_take_hold(wf_ctx *c, weft_tensor t, wf_hold *how)
 {
     wf_slot *s = t.slot < WF_ABSENT_SLOT ? wf_slot_of(c, t) : NULL;
     *how = WF_HOLD_SCOPE;
-    return s || t.slot >= WF_ABSENT_SLOT ? s : wf_take_hold_kept(c, t, how);
+    return s || t.slot >= WF_ABSENT_SLOT ? s : wf_take_hold_kept(c, t, how, NULL);
 }
 
 static inline void wf_end_hold(wf_ctx *c, wf_slot *s, wf_hold how)

@@ -74,12 +74,12 @@ int wf_op_record(wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc, wf_slot *co
                  const weft_tensor *src, int ndst, wf_slot *const *dst, wf_why *why)
 {
     static const wf_attr none;
-    bool flt = false, flows = false; /* to an integer with a history no gradient does */
+    bool flt = false, flows = false;
     for (int i = 0; i < ndst; i++) {
         flt |= wf_dtype_kind(dst[i]->dtype) == 2;
     }
     for (int i = 0; i < nsrc; i++) {
-        flows |= slot[i] && wf_slot_tracked(slot[i]) && wf_dtype_kind(slot[i]->dtype) == 2;
+        flows |= slot[i] && wf_slot_flows(slot[i]);
     }
     if (!flt || !flows || !wf_tape_api || !differentiable[op]) {
         return 0;

@@ -35,7 +35,7 @@ __attribute__((noinline, unused)) static found pin(wf_ctx *c, weft_tensor t, wf_
     if (s && c->nborrowed < c->most_borrowed && wf_borrow_at(c, s, t)) {
         return (found){s, WF_HOLD_LENT};
     }
-    s = t.slot >= WF_ABSENT_SLOT ? NULL : wf_take_hold_kept(c, t, &how);
+    s = t.slot >= WF_ABSENT_SLOT ? NULL : wf_take_hold_kept(c, t, &how, NULL);
     return (found){s, (unsigned)how};
 }
 

@@ -887,6 +887,11 @@ static inline bool wf_slot_tracked(const wf_slot *s)
     return (s->flags & WF_SLOT_REQUIRES_GRAD) != 0 || s->node != 0 ||
            (s->st && wf_slot_root(s) != 0 && !wf_slot_apart(s));
 }
+/* Does a gradient flow to it? To an integer with a history none does. */
+static inline bool wf_slot_flows(const wf_slot *s)
+{
+    return wf_slot_tracked(s) && wf_dtype_kind(s->dtype) == 2;
+}
 /* r, a view of s on its memory, was made by op, and recorded if that was wanted. */
 static inline void wf_slot_view_made(const wf_ctx *c, wf_op op, const wf_slot *s, wf_slot *r)
 {

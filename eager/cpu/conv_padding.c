@@ -31,7 +31,8 @@ static inline int16_t larger_half(int16_t all, uint16_t v)
 }
 
 /* Whether one of n elements, from the first on in steps, is a NaN: most of the cost of a look. Rows of them are taken as vectors. */
-static bool has_nan(const void *p, int dtype, int64_t first, int64_t step, int64_t n)
+__attribute__((noinline)) static bool has_nan(const void *p, int dtype, int64_t first, int64_t step,
+                                              int64_t n)
 {
     enum { AT_ONCE = 16 };
     bool found = false;
@@ -69,8 +70,13 @@ typedef struct made {
     const void *weight, *bias; /* bias: or NULL */
 } made;
 
+__attribute__((noinline)) static double load(const void *p, int dtype, int64_t i)
+{
+    return wf_conv_load(p, dtype, i);
+}
+
 /* What of `in` position `at` of `out` reads by a tap along an axis (2 or 3), -1: padding, or nothing. */
-static int64_t reads(const made *m, int axis, int64_t at, int64_t tap)
+__attribute__((noinline)) static int64_t reads(const made *m, int axis, int64_t at, int64_t tap)
 {
     const wf_conv_desc *d = m->d;
     const int64_t stride = d->stride[axis - 2], pad = d->pad[axis - 2];
@@ -94,12 +100,12 @@ static double sum_of(const made *m, int64_t n, int64_t channel, int64_t y, int64
         if (iy < 0 || ix < 0)
             continue;
         const int64_t w = (m->back ? c * cg + channel % cg : channel * cg + c % cg) * taps + tap;
-        sum += wf_conv_load(m->in.data, d->dtype, n * s[0] + c * s[1] + iy * s[2] + ix * s[3]) *
-               wf_conv_load(m->weight, d->dtype, w);
+        sum += load(m->in.data, d->dtype, n * s[0] + c * s[1] + iy * s[2] + ix * s[3]) *
+               load(m->weight, d->dtype, w);
         if (isnan(sum))
             break;
     }
-    return m->bias ? sum + wf_conv_load(m->bias, d->dtype, channel) : sum;
+    return m->bias ? sum + load(m->bias, d->dtype, channel) : sum;
 }
 
 /* Planes [begin, end) of the result, one after the other. */
@@ -111,7 +117,7 @@ static void plane_task(void *arg, int64_t begin, int64_t end)
         const int64_t n = i / dims[2] / dims[1], c = i / dims[2] % dims[1], y = i % dims[2];
         const int64_t row = n * s[0] + c * s[1] + y * s[2];
         for (int64_t x = 0; x < dims[3]; x++)
-            if (has_nan(m->out.data, m->d->dtype, row + x * s[3], 1, 1))
+            if (isnan(load(m->out.data, m->d->dtype, row + x * s[3])))
                 wf_conv_put(m->out.data, m->d->dtype, row + x * s[3], sum_of(m, n, c, y, x));
     }
 }
@@ -140,7 +146,8 @@ static void mend_image(made *m)
 }
 
 /* Whether a tap reads padding at some position along an axis; *from and *to: the positions at which it does not. */
-static bool is_cut(const wf_conv_desc *d, int axis, int64_t tap, int64_t *from, int64_t *to)
+__attribute__((noinline)) static bool is_cut(const wf_conv_desc *d, int axis, int64_t tap,
+                                             int64_t *from, int64_t *to)
 {
     const int64_t size = axis ? d->w : d->h, out = axis ? d->ow : d->oh, step = d->stride[axis];
     const int64_t offset = tap * d->dilation[axis] - d->pad[axis];
@@ -204,8 +211,8 @@ static int mend_tap(const wf_conv_desc *d, int64_t tap, const int64_t y[2], cons
         memset(sum, 0, bytes);
     }
     for (int64_t k = 0; k < each && !rc; k++)
-        if (has_nan(dweight, d->dtype, k * taps + tap, 1, 1))
-            wf_conv_put(dweight, d->dtype, k * taps + tap, wf_conv_load(sum, d->dtype, k));
+        if (isnan(load(dweight, d->dtype, k * taps + tap)))
+            wf_conv_put(dweight, d->dtype, k * taps + tap, load(sum, d->dtype, k));
     wf_dense_free(&in);
     wf_dense_free(&out);
     if (sum)
