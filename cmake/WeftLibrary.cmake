@@ -150,7 +150,7 @@ file(GLOB weft_small CONFIGURE_DEPENDS jit/ir/kir*.c jit/ir/dict_kir.c jit/ir/ke
     jit/device_*.c jit/capture.c jit/explain.c jit/doctor.c eager/device.c eager/device_run.c autograd/vjp_nn.c autograd/vjp_reduce.c autograd/tape_text.c autograd/check.c autograd/api.c autograd/custom.c autograd/remat.c
     autograd/hooks.c autograd/jvp.c eager/api_array.c eager/api_select.c eager/api_nn.c eager/api_loss.c eager/api_einsum.c eager/api_index.c eager/api_resample.c
     eager/api_random.c eager/oom.c eager/scan.c eager/report.c eager/live.c eager/account.c eager/cpu/dnnl*.c
-    eager/cpu/conv.c eager/cpu/conv_builtin.c eager/cpu/conv_columns.c eager/cpu/conv_depthwise.c eager/cpu/conv_line.c nn/*.c io/*.c)
+    eager/cpu/conv.c eager/cpu/conv_builtin.c eager/cpu/conv_columns.c eager/cpu/conv_depthwise.c eager/cpu/conv_line.c eager/cpu/conv_padding.c nn/*.c io/*.c)
 # But not what queues every op of a device.
 set(weft_device_path eager/device_call eager/device_run eager/cuda/blaslt eager/cuda/blaslt_view eager/cuda/cache eager/cuda/device
     eager/cuda/memory eager/cuda/module eager/cuda/plans eager/cuda/stream eager/cuda/words jit/device_gpu jit/device_rows

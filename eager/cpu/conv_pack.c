@@ -162,3 +162,39 @@ bool wf_conv_unpacks(const wf_conv_blocks *b, int64_t channels, int64_t kh, int6
     return b->pair == 1 && !b->by_c && of_block <= MAX_BLOCK &&
            (b->c_stride == of_block || (b->o_stride == all && all <= TURNED));
 }
+
+static inline int16_t larger_half(int16_t all, uint16_t v)
+{
+    const int16_t size = (int16_t)(v & 0x7FFF);
+    return size > all ? size : all;
+}
+
+bool wf_conv_has_nan(const void *p, int dtype, int64_t first, int64_t step, int64_t n)
+{
+    enum { AT_ONCE = 16 };
+    bool found = false;
+    int64_t k = 0;
+#define LOOK(type, wide, larger)                                                                   \
+    {                                                                                              \
+        const type *x = (const type *)p + first;                                                   \
+        for (; step == 1 && k + AT_ONCE <= n; k += AT_ONCE, x += AT_ONCE) {                        \
+            wide all = 0;                                                                          \
+            for (int i = 0; i < AT_ONCE; i++)                                                      \
+                all = larger(all, x[i]);                                                           \
+            found |= all > limit;                                                                  \
+        }                                                                                          \
+        for (; k < n; k++, x += step)                                                              \
+            found |= larger(0, *x) > limit;                                                        \
+    }
+#define ANY(all, v) ((all) | ((v) != (v)))
+    const int limit = dtype == WEFT_BF16 ? 0x7F80 : dtype == WEFT_F16 ? 0x7C00 : 0;
+    if (dtype == WEFT_F64)
+        LOOK(double, int64_t, ANY)
+    else if (dtype == WEFT_F32)
+        LOOK(float, int32_t, ANY)
+    else
+        LOOK(uint16_t, int16_t, larger_half)
+#undef ANY
+#undef LOOK
+    return found;
+}

@@ -21,46 +21,9 @@
 
 #include "eager/alloc.h"
 #include "eager/cpu/conv_image.h"
+#include "eager/cpu/conv_pack.h"
 #include "eager/cpu/gemm_impl.h"
 #include "eager/pool.h"
-
-static inline int16_t larger_half(int16_t all, uint16_t v)
-{
-    const int16_t size = (int16_t)(v & 0x7FFF);
-    return size > all ? size : all;
-}
-
-/* Whether one of n elements, from the first on in steps, is a NaN: most of the cost of a look. Rows of them are taken as vectors. */
-__attribute__((noinline)) static bool has_nan(const void *p, int dtype, int64_t first, int64_t step,
-                                              int64_t n)
-{
-    enum { AT_ONCE = 16 };
-    bool found = false;
-    int64_t k = 0;
-#define LOOK(type, wide, larger)                                                                   \
-    {                                                                                              \
-        const type *x = (const type *)p + first;                                                   \
-        for (; step == 1 && k + AT_ONCE <= n; k += AT_ONCE, x += AT_ONCE) {                        \
-            wide all = 0;                                                                          \
-            for (int i = 0; i < AT_ONCE; i++)                                                      \
-                all = larger(all, x[i]);                                                           \
-            found |= all > limit;                                                                  \
-        }                                                                                          \
-        for (; k < n; k++, x += step)                                                              \
-            found |= larger(0, *x) > limit;                                                        \
-    }
-#define ANY(all, v) ((all) | ((v) != (v)))
-    const int limit = dtype == WEFT_BF16 ? 0x7F80 : dtype == WEFT_F16 ? 0x7C00 : 0;
-    if (dtype == WEFT_F64)
-        LOOK(double, int64_t, ANY)
-    else if (dtype == WEFT_F32)
-        LOOK(float, int32_t, ANY)
-    else
-        LOOK(uint16_t, int16_t, larger_half)
-#undef ANY
-#undef LOOK
-    return found;
-}
 
 /* An image made of another: forward dst of src, back dsrc of ddst. */
 typedef struct made {
@@ -132,8 +95,8 @@ static bool is_suspect(const made *m)
     const int64_t last = (dims[2] - 1) * s[2] + (dims[3] - 1) * s[3];
     for (int64_t k = 0; k < h * w; k++) {
         const int64_t at = k / w * s[2] + k % w * s[3];
-        if (has_nan(m->out.data, d->dtype, at, s[1], dims[1]) ||
-            has_nan(m->out.data, d->dtype, last - at, s[1], dims[1]))
+        if (wf_conv_has_nan(m->out.data, d->dtype, at, s[1], dims[1]) ||
+            wf_conv_has_nan(m->out.data, d->dtype, last - at, s[1], dims[1]))
             return true;
     }
     return false;
@@ -224,14 +187,14 @@ int wf_conv_padding_backward_weight(const wf_conv_desc *d, const void *src, cons
                                     void *dweight)
 {
     const int64_t taps = d->kh * d->kw, row = d->c / d->groups * taps;
-    const bool suspect =
-        has_nan(dweight, d->dtype, 0, row, d->o) || has_nan(dweight, d->dtype, taps - 1, row, d->o);
+    const bool suspect = wf_conv_has_nan(dweight, d->dtype, 0, row, d->o) ||
+                         wf_conv_has_nan(dweight, d->dtype, taps - 1, row, d->o);
     int rc = WF_GEMM_OK;
     for (int64_t tap = 0; tap < taps && suspect && !rc; tap++) {
         int64_t y[2], x[2];
         const bool cut_y = is_cut(d, 0, tap / d->kw, &y[0], &y[1]);
         const bool cut_x = is_cut(d, 1, tap % d->kw, &x[0], &x[1]);
-        if ((cut_y || cut_x) && has_nan(dweight, d->dtype, tap, row, d->o))
+        if ((cut_y || cut_x) && wf_conv_has_nan(dweight, d->dtype, tap, row, d->o))
             rc = mend_tap(d, tap, y, x, src, ddst, dweight);
     }
     return rc;
