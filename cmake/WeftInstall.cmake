@@ -1,4 +1,4 @@
-# cmake/WeftInstall.cmake -- headers, libraries, CMake package, pkg-config file, license.
+# cmake/WeftInstall.cmake -- headers, libraries, CMake package, pkg-config file, license, manual page.
 include(CMakePackageConfigHelpers)
 
 set(weft_installed weft weft_static)
@@ -11,6 +11,7 @@ if(TARGET weft_llvm)
 endif()
 if(TARGET weft_cli)
     install(TARGETS weft_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+    install(FILES docs/weft.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 endif()
 install(DIRECTORY include/weft DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(FILES tools/weft-gdb.py DESTINATION ${CMAKE_INSTALL_DATADIR}/weft)

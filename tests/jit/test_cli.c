@@ -305,6 +305,69 @@ Test(cli, a_timeline, .init = setup, .fini = teardown)
     trace_file_free(&f);
 }
 
+/* Of a text its words, a space before and after each; of a manual page without requests, their quotes and backslashes. */
+static char *words_of(const char *from, bool page)
+{
+    char *words = malloc(2 * strlen(from) + 2), *w = words;
+    *w++ = ' ';
+    for (bool line = true; *from; from++) {
+        if (page && line && *from == '.') { /* ".B x": x */
+            from += strcspn(from, " \n");
+        }
+        line = *from == '\n';
+        const bool space = !*from || *from == ' ' || line;
+        if (space && w[-1] != ' ') {
+            *w++ = ' ';
+        } else if (!space && !(page && (*from == '\\' || *from == '"'))) {
+            *w++ = *from;
+        }
+        if (!*from) {
+            break;
+        }
+    }
+    if (w[-1] != ' ') {
+        *w++ = ' ';
+    }
+    *w = 0;
+    return words;
+}
+
+/* The manual page says what the command says of itself, word for word. */
+Test(cli, the_manual_page, .init = setup, .fini = teardown)
+{
+    static char source[65536];
+    FILE *f = fopen(WEFT_SOURCE_DIR "/docs/weft.1", "r");
+    cr_assert_not_null(f);
+    source[fread(source, 1, sizeof source - 1, f)] = 0;
+    fclose(f);
+    char *page = words_of(source, true);
+    cr_assert_eq(weft("help"), 0);
+    static char commands[sizeof text];
+    memcpy(commands, text, sizeof text);
+    int met = 0;
+    char *rest = NULL;
+    for (char *line = strtok_r(commands, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        char name[64], summary[256];
+        if (strstr(line, "Exit status")) {
+            char *words = words_of(line, false);
+            cr_expect(strstr(page, words) != NULL, "%s", words);
+            free(words);
+        } else if (*line == ' ' && sscanf(line, " weft %63s %255[^\n]", name, summary) == 2) {
+            met++;
+            char both[512];
+            snprintf(both, sizeof both, "%s %s.", name, summary);
+            cr_assert_eq(weft("help %s", name), 0);
+            char *words = words_of(both, false), *says = words_of(text, false);
+            cr_expect(strstr(page, words) != NULL, "%s", words);
+            cr_expect(strstr(page, says) != NULL, "%s", says);
+            free(words);
+            free(says);
+        }
+    }
+    cr_assert_gt(met, 5);
+    free(page);
+}
+
 Test(cli, the_rest, .init = setup, .fini = teardown)
 {
     cr_assert_eq(weft("--version"), 0);
