@@ -51,7 +51,8 @@ extern "C" {
 
 /* The tensor's memory as a DLPack 1.0 capsule: no copy, writes are visible both ways. The capsule is the caller's and
  * holds the memory until its deleter is called (any thread, once). Memory of a GPU: after waiting for the device. What is written
- * through it gradients do not see, as with weft_data. NULL on error. */
+ * through it gradients do not see, as with weft_data. Strides are the tensor's, 0 and negative ones (weft_flip) among them, which not
+ * every consumer takes: PyTorch 2.9 ends the process at negative ones. weft_contiguous before it helps. NULL on error. */
 WEFT_API DLManagedTensorVersioned *weft_to_dlpack(weft_tensor t);
 /* The older form, without a read-only flag: refuses read-only memory. */
 WEFT_API DLManagedTensor *weft_to_dlpack_unversioned(weft_tensor t);
