@@ -310,26 +310,60 @@ static weft_tensor cumprod_gradient(weft_tensor g, weft_tensor x, const int64_t 
     return slice(reshape(x, 3, all), 1, 0, d[1], 1);
 }
 
+/* The same of x[d] of any type along the middle axis, to that type. turned: lines of memory are laid side by side, so that a step of
+ * them all is one of whole registers. */
+static weft_tensor cumprod_lines(weft_tensor g, weft_tensor x, const int64_t *d, int dtype,
+                                 bool turned)
+{
+    const int wide = WEFT_F64; /* as the row itself, so that partial products overflow no sooner */
+    const int64_t turn[3] = {2, 1, 0}, beside[3] = {d[2], d[1], d[0]};
+    x = wf_as_dtype(turned ? permute(x, 3, turn) : x, wide);
+    g = wf_as_dtype(turned ? permute(g, 3, turn) : g, wide);
+    g = d[1] > 0 ? cumprod_gradient(g, x, turned ? beside : d) : g;
+    g = wf_as_dtype(g, dtype);
+    return turned ? permute(g, 3, turn) : g;
+}
+
+/* What is in between is many times as large: lines, which know nothing of each other, are taken some at a time, so that it stays in a
+ * cache. */
+static weft_tensor cumprod_parts(weft_tensor g, weft_tensor x, const int64_t *d, int dtype,
+                                 bool turned)
+{
+    enum { PART = 1 << 16, MOST = 64 };
+    const int axis = d[0] > 1 ? 0 : 2;
+    const int64_t lines = d[axis], wanted = d[0] * d[1] * d[2] / PART;
+    const int64_t parts = wanted < MOST ? wanted : MOST, each = (lines + parts - 1) / parts;
+    weft_tensor part[MOST], y;
+    int n = 0;
+    for (int64_t at = 0; at < lines; at += each) {
+        const int64_t end = lines - at < each ? lines : at + each;
+        int64_t some[3] = {d[0], d[1], d[2]};
+        some[axis] = end - at;
+        weft_scope sc = weft_scope_begin();
+        y = cumprod_lines(slice(g, axis, at, end, 1), slice(x, axis, at, end, 1), some, dtype,
+                          turned);
+        part[n++] = weft_scope_return(sc, y);
+    }
+    wf_attr along = {.n_ints = 1, .ints = &(const int64_t){axis}};
+    wf_dispatch(WF_OP_CONCAT, &along, n, part, 1, &y);
+    return y;
+}
+
 WF_VJP(cumprod, WF_SAVES_SRC(0))
 {
+    enum { LARGE = 1 << 18 }; /* elements */
     wf_type t;
     wf_vjp_src_type(v, 0, &t);
-    const int wide = WEFT_F64; /* as the row itself, so that partial products overflow no sooner */
     const int64_t axis = v->attr->ints[0], n = t.rank ? t.dims[axis] : 1;
-    weft_tensor g = v->g[0], x = wf_vjp_src(v, 0);
     int64_t d[3] = {1, n, 1};
     for (int i = 0; i < t.rank; i++) {
         d[i < axis ? 0 : 2] *= i == axis ? 1 : t.dims[i];
     }
-    /* lines of memory are laid side by side: a step of them all is one of whole registers */
     const bool turned = t.rank > 1 && axis == t.rank - 1;
-    const int64_t turn[3] = {2, 1, 0}, beside[3] = {d[2], n, d[0]};
-    x = reshape(x, 3, d);
-    g = reshape(g, 3, d);
-    x = wf_as_dtype(turned ? permute(x, 3, turn) : x, wide);
-    g = wf_as_dtype(turned ? permute(g, 3, turn) : g, wide);
-    g = n > 0 ? cumprod_gradient(g, x, turned ? beside : d) : g;
-    g = wf_as_dtype(g, t.dtype);
-    v->dsrc[0] = reshape(turned ? permute(g, 3, turn) : g, t.rank, t.dims);
+    const bool parts = !v->create_graph && !v->c->recorder && v->c->device == WF_DEVICE_HOST &&
+                       d[0] * n * d[2] > LARGE;
+    weft_tensor g = reshape(v->g[0], 3, d), x = reshape(wf_vjp_src(v, 0), 3, d);
+    g = (parts ? cumprod_parts : cumprod_lines)(g, x, d, t.dtype, turned);
+    v->dsrc[0] = reshape(g, t.rank, t.dims);
     return wf_vjp_done(v);
 }

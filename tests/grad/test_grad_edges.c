@@ -794,3 +794,38 @@ Test(grad_edges, whole_numbers_are_rounded_once)
         weft_scope_end(sc);
     }
 }
+
+/* Lines of large values are taken some at a time: every line's gradient is what it is by itself. */
+Test(grad_edges, cumprod_of_many_lines)
+{
+    enum { EACH = 37 };
+    static const int64_t shapes[][4] = {{1, 70, 4097, 1}, {0, 60, 5003, 1}, {1, 3, 1000, 101}};
+    for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
+        const int64_t *s = shapes[k];
+        const int axis = (int)s[0], lines = s[3] > 1 ? 2 : 1 - axis;
+        weft_scope sc = weft_scope_begin();
+        weft_tensor x = weft_rand(weft_shape(s[1], s[2], s[3]), WEFT_F32, .low = 0.9, .high = 1.1);
+        weft_tensor g = weft_randn(weft_shape(s[1], s[2], s[3])), dx, part;
+        weft_requires_grad_(x, true);
+        weft_tensor y = weft_cumprod(x, axis);
+        cr_assert_eq(weft_grad_of(.outputs = &y, .n_outputs = 1, .inputs = &x, .n_inputs = 1,
+                                  .grads = &dx, .grad_outputs = &g),
+                     WEFT_OK);
+        for (int64_t at = 0; at < weft_dim(x, lines); at += EACH) {
+            const int64_t left = weft_dim(x, lines) - at, n = left < EACH ? left : EACH;
+            weft_tensor some = weft_clone(weft_detach(weft_narrow(x, lines, at, n)));
+            weft_tensor its = weft_narrow(g, lines, at, n);
+            weft_requires_grad_(some, true);
+            y = weft_cumprod(some, axis);
+            cr_assert_eq(weft_grad_of(.outputs = &y, .n_outputs = 1, .inputs = &some, .n_inputs = 1,
+                                      .grads = &part, .grad_outputs = &its),
+                         WEFT_OK);
+            weft_tensor want = weft_contiguous(weft_narrow(dx, lines, at, n));
+            part = weft_contiguous(part);
+            cr_assert_eq(
+                memcmp(weft_data(part), weft_data(want), (size_t)weft_numel(want) * sizeof(float)),
+                0, "shape %zu, lines from %lld on", k, (long long)at);
+        }
+        weft_scope_end(sc);
+    }
+}
