@@ -340,8 +340,8 @@ static weft_tensor cumprod_parts(weft_tensor g, weft_tensor x, const int64_t *d,
         int64_t some[3] = {d[0], d[1], d[2]};
         some[axis] = end - at;
         weft_scope sc = weft_scope_begin();
-        y = cumprod_lines(slice(g, axis, at, end, 1), slice(x, axis, at, end, 1), some, dtype,
-                          turned);
+        const weft_tensor some_g = slice(g, axis, at, end, 1);
+        y = cumprod_lines(some_g, slice(x, axis, at, end, 1), some, dtype, turned);
         part[n++] = weft_scope_return(sc, y);
     }
     wf_attr along = {.n_ints = 1, .ints = &(const int64_t){axis}};
