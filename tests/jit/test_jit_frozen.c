@@ -978,7 +978,7 @@ Test(frozen, handles_that_the_function_keeps_or_frees)
             cr_assert_eq(weft_ok(held), how != FREES_KEPT, "call %d", call);
             weft_scope_end(sc);
             if (how <= KEEPS_VIEW) {
-                cr_assert_eq(at(o.held, 0), 9 + call, "call %d of %d", call, how);
+                cr_assert_eq(at(o.held, 0), (float)(9 + call), "call %d of %d", call, how);
                 weft_free(o.held);
             }
             if (how != FREES_KEPT) {
