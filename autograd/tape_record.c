@@ -154,8 +154,8 @@ static wf_ref alias_node(wf_ctx *c, wf_tape *t, wf_slot *s, wf_why *why)
 static inline wf_ref known_node(const wf_ctx *c, const wf_slot *s)
 {
     const wf_storage *st = s->st;
-    return s->context == c->id &&
-                   (wf_slot_root(s) == 0 || (s->node_gen == wf_slot_root_gen(s) && st->root_ctx == c->id))
+    return s->context == c->id && (wf_slot_root(s) == 0 ||
+                                   (s->node_gen == wf_slot_root_gen(s) && st->root_ctx == c->id))
                ? s->node
                : 0;
 }
