@@ -194,6 +194,8 @@ static int record(wf_ctx *c, weft_function_ctx *ctx, const weft_function *f, voi
     k->user = user;
     for (int i = 0; i < n_out; i++) {
         dst[i] = wf_slot_at(c, out[i].slot);
+        /* A view that was not recorded (of weft_detach in forward, say) is the call's result now: its record is that of its memory. */
+        dst[i]->flags &= (uint8_t)~WF_SLOT_APART;
     }
     int rc = wf_tape_append_custom(c, k, n_in, src, in, n_out, dst, why);
     if (rc) {

@@ -357,9 +357,8 @@ Test(remat, memory_grows_with_the_square_root_of_the_layers)
     cr_assert_lt(many * 3, all, "%lld of %lld bytes", (long long)many, (long long)all);
 }
 
-/* -- derivatives of every kind ------------------------------------------------------------------------------------------ */
+/* -- writes in place ---------------------------------------------------------------------------------------------------- */
 
-/* Two results of an input and a parameter that is not one; x * 3 is made again for both. */
 /* Ten sines, of which the last is written to where it lies: the memory of the result knows how it was made. */
 static weft_status written(void *user, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
 {
@@ -407,6 +406,42 @@ Test(remat, a_result_that_was_written_in_place_keeps_nothing_of_its_making)
     OK(weft_free(start));
 }
 
+/* Its input in another shape, or a value of its own. */
+static weft_status shown(void *user, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)n_in, (void)n_out;
+    out[0] = *(bool *)user ? weft_reshape(in[0], weft_shape(2, 1)) : weft_sin(in[0]);
+    return weft_error_status(out[0]);
+}
+
+/* What is written to a result is the history of its memory, its input's if it shows that (which it cannot read again then), and of no
+ * detached view. */
+Test(remat, a_result_that_is_written_in_place_has_the_history_of_its_memory)
+{
+    for (int of_input = 0; of_input < 2; of_input++) {
+        bool user = of_input;
+        weft_scope scope = weft_scope_begin();
+        weft_tensor x = weft_full(weft_shape(2), 0, WEFT_F32), y;
+        OK(weft_requires_grad_(x, true));
+        weft_tensor h = weft_mul(x, weft_f(3));
+        OK(weft_remat(shown, &user, &h, 1, &y, 1));
+        const weft_tensor cut_off = weft_detach(y);
+        OK(weft_mul_(y, weft_f(5)));
+        cr_expect_not(weft_requires_grad(cut_off), "%d", of_input);
+        const weft_status s = weft_backward(weft_sum(of_input ? h : y));
+        cr_expect_eq(s, of_input ? WEFT_EGRAD : WEFT_OK, "%d: %s", of_input, weft_last_error());
+        double g = 15;
+        if (!of_input) {
+            OK(weft_item(weft_narrow(weft_grad(x), 0, 0, 1), &g));
+        }
+        cr_expect_eq(g, 15, "%g", g);
+        weft_scope_end(scope);
+    }
+}
+
+/* -- derivatives of every kind ------------------------------------------------------------------------------------------ */
+
+/* Two results of an input and a parameter that is not one; x * 3 is made again for both. */
 static weft_status two(void *user, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
 {
     const weft_tensor *w = user;
