@@ -525,9 +525,9 @@ __attribute__((noinline, cold)) static int refuse_sealed(wf_ctx *c, const char *
 {
     wf_raise_text(
         c, WEFT_EINVALID, op,
-        "a deleter that runs in the middle of an op or of a backward may not end a scope or "
-        "free a scope's tensor that was there before: the op may be using it; free what is "
-        "kept, or do it after the call");
+        "a deleter that runs in the middle of an op or of a backward may not end a scope, nor "
+        "keep or free a scope's tensor, that was there before: the op may be using it; free what "
+        "is kept, or do it after the call");
     return WEFT_EINVALID;
 }
 
@@ -656,6 +656,10 @@ weft_tensor wf_keep(weft_tensor t)
         }
         wf_unpin(c, s);
         return t;
+    }
+    if (__builtin_expect(s->scope <= c->sealed, 0)) { /* whoever has it could free it */
+        refuse_sealed(c, "keep");
+        return wf_last_error(c);
     }
     scope_unlink(c, s);
     wf_storage_share(s->st);

@@ -82,8 +82,8 @@ WEFT_API weft_tensor weft_from_data(const void *data, weft_shape shape,
 /* A tensor on memory that stays yours: nothing is copied, the time does not depend on the size, and
  * writes are visible both ways. `deleter(arg)` runs exactly once, when the last tensor, view or saved
  * value on the memory is gone (any thread). It may call weft; one that runs in the middle of an op, of a backward or of a
- * trace's end finds recording off, and may there not end scopes and regions, or free tensors of scopes, that were there before
- * (WEFT_EINVALID). When the call fails it does not run. The tensor is of the innermost scope, on the CPU. WEFT_EINVALID: data is
+ * trace's end finds recording off, and may there not end scopes and regions, nor keep or free tensors of scopes, that were there
+ * before (WEFT_EINVALID). When the call fails it does not run. The tensor is of the innermost scope, on the CPU. WEFT_EINVALID: data is
  * NULL (unless there are no elements), or not aligned; WEFT_ESHAPE: extents and strides leave the address space. Called
  * weft_from_blob(p, weft_shape(2, 3), .read_only = true), or (weft_from_blob)(&args) with a struct of yours: without the
  * parentheses the struct would be the memory, of a tensor without axes. */

@@ -219,10 +219,10 @@ Test(sharing, a_gradient_with_history_goes_with_its_leaf)
 /* What a deleter does, and what it was told. */
 typedef struct deed {
     weft_scope scope;
-    weft_tensor owned, kept, variable;
+    weft_tensor owned, kept, variable, other, holder;
     weft_jit *region;
     int runs;
-    weft_status ended, freed, assigned, region_ended, region_begun, kept_freed;
+    weft_status ended, freed, assigned, region_ended, region_begun, kept_freed, taken, held;
     double computed;
     bool recorded;
 } deed;
@@ -237,6 +237,11 @@ static void do_all(void *arg)
     d->region_ended = weft_jit_end(d->region);
     d->region_begun = weft_jit_begin(d->region);
     d->kept_freed = weft_free(d->kept);
+    const weft_tensor mine = weft_keep(d->other);
+    d->taken = weft_error_status(mine);
+    weft_free(mine);
+    d->held = weft_assign(&d->holder, d->other);
+    weft_free(d->holder);
     weft_scope own = weft_scope_begin();
     const weft_tensor two = weft_mul(leaf(1), weft_f(2));
     d->computed = first(two);
@@ -264,12 +269,14 @@ Test(sharing, deleters_in_the_middle_of_an_op)
         static float memory[2] = {3, 3};
         weft_scope all = weft_scope_begin();
         weft_jit *j = weft_jit_trace(NULL, NULL, .always_record = true);
-        deed d = {.kept = weft_keep(weft_ones(weft_shape(5), WEFT_F32)), .region = j};
+        deed d = {.kept = weft_keep(weft_ones(weft_shape(5), WEFT_F32)),
+                  .holder = weft_keep(weft_ones(weft_shape(1), WEFT_F32)),
+                  .region = j};
         const weft_tensor w = weft_keep(leaf(2));
         cr_assert_eq(n / WAYS ? weft_jit_begin(j) : WEFT_OK, WEFT_OK);
         d.scope = weft_scope_begin();
         weft_tensor y = saves_blob(memory, w, &d),
-                    a = d.owned = weft_full(weft_shape(2), 5, WEFT_F32);
+                    a = d.owned = d.other = weft_full(weft_shape(2), 5, WEFT_F32);
         weft_tensor z = d.variable = weft_clone(a);
         if (n /
             WAYS) { /* in a region: it has been computed, so that it saves memory and no recorded value */
@@ -295,6 +302,9 @@ Test(sharing, deleters_in_the_middle_of_an_op)
         cr_expect_eq(d.ended, WEFT_EINVALID);
         cr_expect_eq(d.freed, WEFT_EINVALID);
         cr_expect_eq(d.assigned, WEFT_EINVALID);
+        cr_expect_eq(d.taken, WEFT_EINVALID);
+        cr_expect_eq(d.held, WEFT_EINVALID);
+        cr_expect(weft_ok(d.other));
         cr_expect_eq(d.region_ended, WEFT_EINVALID);
         cr_expect_eq(d.region_begun, WEFT_EINVALID);
         cr_expect_eq(d.kept_freed, WEFT_OK);
