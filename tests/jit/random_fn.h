@@ -259,9 +259,44 @@ static inline void random_other(random_fn *r)
     }
 }
 
+/* Two to four values, views and fills among them, one behind the other. */
+static inline void random_concat(random_fn *r)
+{
+    const wf_val v = random_pick(r);
+    const wf_type t = *wf_fn_type(r->f, v);
+    const int64_t axis = t.rank ? random_below(r, t.rank) : 0;
+    const int want = 2 + random_below(r, 3);
+    wf_val s[4] = {v};
+    int64_t all = wf_type_numel(&t);
+    int n = 1;
+    for (int i = 0; i < 24 && n < want && t.rank; i++) {
+        const wf_val u = random_pick(r);
+        const wf_type *o = wf_fn_type(r->f, u);
+        bool fits = o->dtype == t.dtype && o->rank == t.rank &&
+                    !wf_op_is_weak(wf_fn_at(r->f, u)->op) && (u != v || random_below(r, 4) == 0);
+        for (int k = 0; k < t.rank && fits; k++) {
+            fits = k == axis || o->dims[k] == t.dims[k];
+        }
+        if (fits && all + wf_type_numel(o) < 12000) {
+            all += wf_type_numel(o);
+            s[n++] = u;
+        }
+    }
+    for (int i = n; i > 1; i--) {
+        const int k = random_below(r, i);
+        const wf_val x = s[i - 1];
+        s[i - 1] = s[k];
+        s[k] = x;
+    }
+    if (n > 1) {
+        random_add(r, WF_OP_CONCAT, &(wf_attr){.ints = &axis, .n_ints = 1}, n, s);
+    }
+}
+
 /* A function of about `size` instructions, with a few operands of thousands of elements or none. Free with
  * wf_fn_free. */
-static inline wf_fn *random_function_with(uint64_t seed, int size, bool large, bool few_long)
+static inline wf_fn *random_function_with(uint64_t seed, int size, bool large, bool few_long,
+                                          bool concats)
 {
     static const wf_type types[] = {
         {WEFT_F32, 2, {6, 10}},  {WEFT_F32, 1, {10}},     {WEFT_F32, 3, {2, 3, 10}},
@@ -281,6 +316,9 @@ static inline wf_fn *random_function_with(uint64_t seed, int size, bool large, b
         r.pool[r.n++] = wf_fn_input(r.f, &t);
     }
     for (int i = 0; i < size; i++) {
+        if (concats && random_below(&r, 5) == 0) {
+            random_concat(&r);
+        }
         int what = random_below(&r, 20);
         if (what < 11) {
             random_elementwise(&r);
@@ -302,7 +340,7 @@ static inline wf_fn *random_function_with(uint64_t seed, int size, bool large, b
 
 static inline wf_fn *random_function_of(uint64_t seed, int size, bool large)
 {
-    return random_function_with(seed, size, large, false);
+    return random_function_with(seed, size, large, false, false);
 }
 
 static inline wf_fn *random_function(uint64_t seed, int size)

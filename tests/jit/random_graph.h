@@ -595,7 +595,7 @@ static inline wf_fn *random_row_function(uint64_t seed)
 /* A function of about `size` calls of all rows; an eighth has large operands. */
 static inline wf_fn *random_graph(uint64_t seed, int size)
 {
-    wf_fn *start = random_function_with(seed, size / 2, values_hash(~seed) % 8 == 0, true);
+    wf_fn *start = random_function_with(seed, size / 2, values_hash(~seed) % 8 == 0, true, false);
     random_fn r = {.f = start, .state = values_hash(seed ^ 0x5EED), .few_long = true};
     for (wf_val v = 1; v <= start->n && r.n < 200; v++) {
         if (!wf_op_is_weak(wf_fn_at(start, v)->op)) {

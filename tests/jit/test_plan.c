@@ -185,7 +185,7 @@ Test(plan, no_memory)
 Test(plan, random_write_backs)
 {
     for (uint64_t seed = 0; seed < effort_of(3000); seed++) {
-        wf_fn *f = random_function(seed + 100000, 4 + (int)(seed % 24));
+        wf_fn *f = random_function_with(seed + 100000, 4 + (int)(seed % 24), true, false, seed % 2);
         int32_t writes[PLAN_ARGS];
         bool taken[PLAN_ARGS] = {false};
         weft_tensor in[PLAN_ARGS], want[PLAN_ARGS];

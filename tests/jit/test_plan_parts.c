@@ -4,6 +4,7 @@
  */
 #include "jit/plan_int.h"
 #include "tests/jit/plan_support.h"
+#include "tests/jit/random_fn.h"
 #include "tests/jit/validate_support.h"
 
 typedef struct parts_case {
@@ -135,6 +136,27 @@ Test(parts, keep_the_bits)
         }
         wf_fn_free(f);
     }
+}
+
+/* Concats of what groups make, of views, of inputs and of other concats, with whatever else reads them. */
+Test(parts, random_concats_keep_their_bits)
+{
+    const uint64_t first = effort_option("WEFT_FUZZ_SEED", 0), n = effort_of(1500);
+    int parts = 0;
+    for (uint64_t seed = first; seed < first + n; seed++) {
+        const unsigned rows = seed % 3 == 0 ? WF_PLAN_ROWS : 0;
+        wf_fn *f = random_function_with(seed, 8 + (int)(seed % 24), seed % 4 == 0, true, true);
+        wf_plan *p = build(f, WF_PLAN_TIER0 | rows);
+        const int here = count_parts(p);
+        wf_plan_release(p);
+        parts += here;
+        plan_check(f, WF_PLAN_TIER0 | rows, NULL);
+        if (here && seed % 16 == 1) {
+            plan_check(f, WF_PLAN_SYNC | rows, NULL);
+        }
+        wf_fn_free(f);
+    }
+    cr_expect_geq(parts, (int)n / 8, "%d parts", parts);
 }
 
 /* Stored into a captured tensor, which the first part still reads. */
