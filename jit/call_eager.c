@@ -10,8 +10,8 @@
  * the plan saves no traffic, by any time). It is measured again later on, less and less often once the plan has settled: the
  * host's control flow may have changed, kernels may have become native.
  *
- * Long calls (WORTH) have shorter trials, of two calls the other way at least, which wait until one part in BUDGET of the time pays for them, and none where the
- * function would take much more memory op by op.
+ * Long calls (WORTH) have shorter trials, of two calls the other way at least, which wait until one part in BUDGET of the time
+ * pays for them, and none where the function would take much more memory op by op.
  *
  * Short calls (SHORT) are worth less than a look at them. A thread gets a seat: GIVEN calls that it may make without a look
  * (GIVEN_LATER where all looks found the same kind; the straight way is in call.c). Their first arguments must be like those of

@@ -3,10 +3,11 @@
  *
  * A region is a call whose arguments are not known before it is made, so a trace has one way for its regions
  * (call_eager.c), which holds as long as they record the same graph: some of the plain ones are recorded to see that, one in
- * GIVEN at first, one in GIVEN * RARELY once that has often been found, and where another plan answers, measuring begins anew.
+ * 2 (GIVEN + 1) at first, one in RARELY (GIVEN + 1) once that has often been found, and where another plan answers, measuring
+ * begins anew.
  * Of regions by turns (tokens of a sequence, training and validation) no two need be alike: where the graph is another one
- * again and again, WF_TURNS of them, taken at random, are recorded or left alone, and the mean of each half counts. What all this costs is as much as a small op: a thread's seat has GIVEN regions that begin
- * without it.
+ * again and again, WF_TURNS of them, taken at random, are recorded or left alone, and the mean of each half counts. What all
+ * this costs is as much as a small op: a thread's seat has GIVEN regions that begin without it.
  *
  * Invariant: a plain region is a count in the context and nothing else: ops run at once, so all of it is bit for bit what the
  * recorded region leaves.

@@ -1,9 +1,10 @@
 /*
  * jit/plan_parts.c -- parts: a group writes its value where the concat that reads it has it.
  *
- * What only a concat reads goes through memory three times: the group writes it, the concat reads it and writes it again. A group's
- * results may lie in any strides, so it writes into the concat's memory instead, and the concat is what is left of it: copies of operands that no group
- * makes, or nothing. Gradients of slices (rotary embeddings, gated units, a projection that is cut into three) are such concats.
+ * What only a concat reads goes through memory three times: the group writes it, the concat reads it and writes it again. A
+ * group's results may lie in any strides, so it writes into the concat's memory instead, and the concat is what is left of it:
+ * copies of operands that no group makes, or nothing. Gradients of slices (rotary embeddings, gated units, a projection that is
+ * cut into three) are such concats.
  *
  * The value must be the whole of the operand (a reshape at most), of the concat's type, returned by nobody and read from memory by
  * nobody else. Readers in its own group, and groups that compute it again, have it without memory.

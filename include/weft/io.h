@@ -65,7 +65,8 @@ WEFT_API weft_tensor weft_safetensors_at(const weft_safetensors *f, int i);
 /* What the header says of it, weft's type or another: "F32", "F8_E4M3"; "" and no axes outside [0, count). */
 WEFT_API const char *weft_safetensors_dtype(const weft_safetensors *f, int i);
 WEFT_API weft_shape weft_safetensors_shape(const weft_safetensors *f, int i);
-/* The same by name; an empty handle of a WEFT_EINVALID error if the file has none of that name. Names live as long as f. */
+/* A tensor by its name, likewise; the empty handle of a WEFT_EINVALID error if the file has none of that name. Names and types live
+ * as long as f. */
 WEFT_API weft_tensor weft_safetensors_get(const weft_safetensors *f, const char *name);
 /* The text of a metadata key, or NULL. Lives as long as f. */
 WEFT_API const char *weft_safetensors_metadata(const weft_safetensors *f, const char *key);
