@@ -82,6 +82,13 @@ int wf_vjp_custom(wf_vjp *v)
 {
     wf_tnode *n = wf_tnode_at(v->c->tape, v->node);
     struct wf_custom *k = n->aux->custom;
+    bool asked = wf_custom_is_open(&k->f); /* its gradients may go elsewhere */
+    for (int i = 0; i < v->nsrc; i++) {
+        asked = asked || v->need[i];
+    }
+    if (!asked) { /* weft_grad_of of its result: what it saved may have changed by now */
+        return 0;
+    }
     weft_function_ctx ctx = {.c = v->c, .custom = k, .node = v->node};
     weft_tensor g[WF_MAX_DST]; /* handles of its own: it may keep or free them */
     weft_status rc = WEFT_OK;
@@ -194,8 +201,6 @@ static int record(wf_ctx *c, weft_function_ctx *ctx, const weft_function *f, voi
     k->user = user;
     for (int i = 0; i < n_out; i++) {
         dst[i] = wf_slot_at(c, out[i].slot);
-        /* A view that was not recorded (of weft_detach in forward, say) is the call's result now: its record is that of its memory. */
-        dst[i]->flags &= (uint8_t)~WF_SLOT_APART;
     }
     int rc = wf_tape_append_custom(c, k, n_in, src, in, n_out, dst, why);
     if (rc) {

@@ -112,6 +112,18 @@ static bool holds_record(wf_ctx *c, weft_tensor t, const weft_tensor *tensors, i
     return yes;
 }
 
+/* Is t a detached view, or a view of one? */
+static bool is_apart(wf_ctx *c, weft_tensor t)
+{
+    bool pinned;
+    wf_slot *s = wf_pin(c, t, &pinned, NULL);
+    const bool yes = s && (s->flags & WF_SLOT_APART) != 0;
+    if (s && pinned) {
+        wf_unpin(c, s);
+    }
+    return yes;
+}
+
 /* Results that fn did not make are handed out as what they are: a node of their own would gather what they are used for, and
  * gradients would be summed in another order than without. */
 static void note_same(wf_ctx *c, const call *k, const weft_tensor *in, const weft_tensor *out)
@@ -166,8 +178,12 @@ static weft_status forward(weft_function_ctx *ctx, void *user, const weft_tensor
         }
         const bool copied = k->same->at[i] < 0 && holds_record(c, out[i], tensors, n);
         const char *site = weft_site(out[i]); /* as where it is recorded without */
+        const bool apart = is_apart(c, out[i]);
         out[i] = wf_op1(copied ? WF_OP_COPY : WF_OP_DETACH, NULL, out[i]);
         wf_site_results(*site ? site : NULL, &out[i], 1);
+        if (out[i].slot && !apart) { /* what is written to it is the history of its memory */
+            wf_slot_at(c, out[i].slot)->flags &= (uint8_t)~WF_SLOT_APART;
+        }
         s = weft_error_status(out[i]);
     }
     return s == WEFT_OK && n ? weft_function_save(ctx, tensors, n) : s;

@@ -614,7 +614,11 @@ Test(autograd, errors_of_custom_functions_name_them_and_their_line)
     char at[64];
     snprintf(at, sizeof at, "cube (%s:%d)", __FILE__, __LINE__ - 2);
     cr_assert_eq(weft_add_(h, weft_f(1)), WEFT_OK);
+    weft_tensor loss = weft_sum(weft_square(y)), g = WEFT_NONE;
     says(weft_backward(weft_sum(y)), WEFT_EGRAD, at, "custom");
+    cr_assert_eq(weft_grad_of(&loss, 1, &y, 1, &g), WEFT_OK, "%s", /* not asked to differentiate */
+                 weft_last_error());
+    cr_assert_eq(first(g), 16);
     cr_assert(strstr(weft_last_error(), "saved tensor 0"), "%s", weft_last_error());
     /* a second backward over released values */
     cr_assert_eq(weft_apply(&cube, NULL, &x, 1, &y, 1), WEFT_OK);

@@ -421,13 +421,17 @@ Test(remat, a_result_that_is_written_in_place_has_the_history_of_its_memory)
     for (int of_input = 0; of_input < 2; of_input++) {
         bool user = of_input;
         weft_scope scope = weft_scope_begin();
-        weft_tensor x = weft_full(weft_shape(2), 0, WEFT_F32), y;
+        weft_tensor x = weft_full(weft_shape(2), 0, WEFT_F32), y, plain = weft_clone(x), z;
         OK(weft_requires_grad_(x, true));
         weft_tensor h = weft_mul(x, weft_f(3));
         OK(weft_remat(shown, &user, &h, 1, &y, 1));
-        const weft_tensor cut_off = weft_detach(y);
+        OK(weft_remat(shown, &user, &plain, 1, &z, 1)); /* of what has no history */
+        const weft_tensor cut_off = weft_detach(y), cut_plain = weft_detach(z);
         OK(weft_mul_(y, weft_f(5)));
+        OK(weft_add_(z, weft_reshape(h, weft_shape_of(z))));
         cr_expect_not(weft_requires_grad(cut_off), "%d", of_input);
+        cr_expect_not(weft_requires_grad(cut_plain), "%d", of_input);
+        cr_expect(weft_requires_grad(plain) == of_input, "%d", of_input);
         const weft_status s = weft_backward(weft_sum(of_input ? h : y));
         cr_expect_eq(s, of_input ? WEFT_EGRAD : WEFT_OK, "%d: %s", of_input, weft_last_error());
         double g = 15;
