@@ -750,13 +750,24 @@ static bool pass_through(wf_ctx *c, wf_slot *s)
     return r != 0;
 }
 
-void wf_tape_keep_gradients(wf_ctx *c, wf_storage *st, const wf_slot *of)
+/* How much of its memory s shows, of whose gradient is kept: what is of more is passed through first, so that its gradient is that of
+ * what reads the parts, too, wherever their slots lie. Below 0: it is not kept. */
+static int64_t kept_part(const wf_ctx *c, wf_slot *s, const wf_storage *st)
+{
+    return is_kept_of(c, s, st) ? 2 * wf_slot_numel(s) + wf_slot_is_whole(s) : -1;
+}
+
+/* Passes the value through those of the part `part` (or `of` alone, if there is one); returns the next smaller part, or -1. */
+static int64_t pass_through_all(wf_ctx *c, const wf_storage *st, const wf_slot *of, int64_t part)
 {
     uint32_t k = 0;
+    int64_t next = -1;
     bool pinned;
     wf_slot *s;
     while ((s = wf_next_live(c, c, &k, &pinned, NULL))) {
-        if ((!of || s == of) && is_kept_of(c, s, st) && !pass_through(c, s)) {
+        const int64_t shows = !of || s == of ? kept_part(c, s, st) : -1;
+        next = shows < part && shows > next ? shows : next;
+        if (shows == part && part >= 0 && !pass_through(c, s)) {
             wf_meta *m = s->meta; /* none rather than that of another value */
             atomic_store_explicit(&m->retain, 0, memory_order_relaxed);
         }
@@ -764,7 +775,18 @@ void wf_tape_keep_gradients(wf_ctx *c, wf_storage *st, const wf_slot *of)
             wf_unpin(c, s);
         }
     }
-    k = 0; /* their nodes are the latest */
+    return next;
+}
+
+void wf_tape_keep_gradients(wf_ctx *c, wf_storage *st, const wf_slot *of)
+{
+    uint32_t k = 0;
+    bool pinned;
+    wf_slot *s;
+    for (int64_t part = INT64_MAX; part >= 0;) {
+        part = pass_through_all(c, st, of, part);
+    }
+    /* their nodes are the latest */
     while ((s = wf_next_live(c, c, &k, &pinned, NULL))) {
         if (is_kept_of(c, s, st)) {
             s->node_gen = wf_slot_root_gen(s);

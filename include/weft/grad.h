@@ -32,8 +32,9 @@ WEFT_API bool weft_has_grad(weft_tensor t);
  * WEFT_NONE). A gradient lives as long as a handle of its tensor, or until it is dropped. */
 WEFT_API weft_status weft_set_grad(weft_tensor t, weft_tensor g);
 /* Keeps the gradient of a recorded result when backward passes it: of its last value, if it is written in
- * place after the call, and then of all that reads this value, through whichever view of its memory. Of a leaf, which keeps
- * its gradient anyway: nothing to do. WEFT_EGRAD if gradients do not flow to t. */
+ * place after the call, and then of all that reads this value, through whichever view of its memory; but of a part of a tensor
+ * whose gradient is kept, too, of what reads that part. Of a leaf, which keeps its gradient anyway: nothing to do. WEFT_EGRAD if
+ * gradients do not flow to t. */
 WEFT_API weft_status weft_retain_grad(weft_tensor t);
 
 /* Switch recording off and on again on this thread; they nest. An end without a begin does nothing. */

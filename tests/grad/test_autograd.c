@@ -421,6 +421,33 @@ Test(autograd, kept_gradients_are_of_all_that_reads_the_last_value)
     }
 }
 
+/* A tensor's gradient is that of what reads its parts, too, wherever the slots of both lie; a part's that of its own readers. */
+Test(autograd, kept_gradients_of_a_tensor_and_a_part_of_it)
+{
+    unsigned orders = 0;
+    for (int n = 0; n < 8; n++) {
+        weft_scope sc = weft_scope_begin();
+        weft_tensor x = leaf(1), room = leaf(1), y = weft_mul(x, weft_f(3));
+        if (n % 2) { /* the part's slot lies before */
+            weft_free(room);
+        }
+        weft_tensor head = weft_narrow(y, 0, 0, 1);
+        orders |= 1u << (n / 2 % 2 * 2 + (head.slot < y.slot));
+        cr_assert_eq(weft_retain_grad(y), WEFT_OK);
+        cr_assert_eq(weft_retain_grad(head), WEFT_OK);
+        cr_assert_eq(weft_mul_(n / 2 % 2 ? y : head, weft_f(5)), WEFT_OK);
+        cr_assert_eq(weft_backward(weft_add(weft_sum(head), weft_mul(weft_sum(y), weft_f(10)))),
+                     WEFT_OK, "%s", weft_last_error());
+        float g[2], h;
+        cr_assert_eq(weft_to_array(weft_grad(y), g, 2, WEFT_F32), WEFT_OK, "%d", n);
+        cr_assert_eq(weft_to_array(weft_grad(head), &h, 1, WEFT_F32), WEFT_OK);
+        cr_expect(g[0] == 11 && g[1] == 10 && h == 1, "%d: %g %g, %g", n, (double)g[0],
+                  (double)g[1], (double)h);
+        weft_scope_end(sc);
+    }
+    cr_assert_eq(orders, 15, "%u", orders);
+}
+
 /* A constant over all of a result cuts its history off, but not its gradient: it is a value like any other. */
 Test(autograd, what_a_constant_was_written_over_keeps_its_gradient)
 {
