@@ -95,6 +95,11 @@ static const parts_case cases[] = {
      "  %8 = sin f32[20] %3\n  %9 = exp f32[20] %8\n  %10 = concat f32[90] %9, %5, %7 ints(0)\n"
      "  %11 = neg f32[90] %10\n  return %11\n}\n",
      3, 2},
+    {"made by two launches, the later of which runs the reader's program",
+     "fn a {\n  %1 = input f32[40]\n  %2 = input f32[30]\n  %3 = input f32[20]\n"
+     "  %4 = sin f32[40] %1\n  %5 = neg f32[30] %2\n  %6 = sin f32[20] %3\n"
+     "  %7 = concat f32[90] %4, %5, %6 ints(0)\n  %8 = neg f32[90] %7\n  return %8\n}\n",
+     3, 3},
 };
 
 static int count_parts(const wf_plan *p)
