@@ -843,6 +843,7 @@ bool weft_ok(weft_tensor t)
     wf_hold how;
     wf_slot *s = wf_take_hold(c, t, &how);
     if (s) {
+        wf_note_asked(c, s);
         wf_end_hold(c, s, how);
     }
     return s != NULL;

@@ -85,9 +85,9 @@ typedef struct weft_jit_args {
      *    recordings at two have agreed. One that was the same tensor in both recordings must be that tensor: fn may have
      *    captured it, too, and used it
      *    as that. Once two recordings in a row had different ones it may be any.
-     *  - Captured tensors: kept (weft_keep; a module's are), alive and the same, those too of which fn only asks the shape or
-     *    that it only gives out. Both: the hooks they had; gradients that a backward adds to are those of the same arguments.
-     *    The grad mode and the thread's default device are the same, too.
+     *  - Captured tensors: kept (weft_keep; a module's are), alive and the same, those too of which fn only asks the shape,
+     *    or whether they live (weft_ok), or that it only gives out. Both: the hooks they had; gradients that a backward adds to are
+     *    those of the same arguments. The grad mode and the thread's default device are the same, too.
      *  - A whole training step may be replayed: gradients that fn drops, adds to or leaves on captured tensors are dropped,
      *    added to or left anew, and an optimiser that it steps gives each replay the numbers of its rate and its step
      *    (weft_optim_set_lr between calls, a checkpoint that is loaded).

@@ -753,11 +753,11 @@ Test(frozen, arguments_that_are_captured_too)
 
 /* What is captured, but no input of the graph: only given out, a view beside the tensor itself, an operand of what fails. */
 typedef struct unseen {
-    weft_tensor w, other;
+    weft_tensor w, other, first; /* first: what other was at first */
     int how;
     int runs;
 } unseen;
-enum { GIVEN, VIEWED, STRIDED, WRITTEN, ASKED, WATCHED, MARKED, FAILING, UNSEEN };
+enum { GIVEN, VIEWED, STRIDED, WRITTEN, ASKED, WATCHED, MARKED, LIVING, FAILING, UNSEEN };
 
 static weft_status use_unseen(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
                               int n_out)
@@ -787,6 +787,9 @@ static weft_status use_unseen(void *self, const weft_tensor *in, int n_in, weft_
     case MARKED:
         s = weft_requires_grad_(u->other, true);
         break;
+    case LIVING:
+        out[0] = weft_ok(u->first) ? out[0] : weft_neg(out[0]);
+        break;
     case ASKED:
         out[0] = weft_mul(out[0], weft_sum(weft_ones_like(u->other)));
         break;
@@ -813,12 +816,13 @@ Test(frozen, captured_tensors_that_are_no_inputs)
                                              "one that the function asks about",
                                              "one that the function asks about",
                                              "one that the function asks about",
+                                             "one that the function asks about",
                                              "a call in it fails: add"};
     for (int how = 0; how < UNSEEN; how++) {
         unseen u[2] = {{.how = how, .w = weft_keep(data(3, 3, 1))},
                        {.how = how, .w = weft_keep(data(3, 3, 1))}};
-        u[0].other = open_unseen(&u[0]);
-        u[1].other = open_unseen(&u[1]);
+        u[0].first = u[0].other = open_unseen(&u[0]);
+        u[1].first = u[1].other = open_unseen(&u[1]);
         weft_jit *j = weft_jit_trace(use_unseen, &u[1], .frozen = true, .verify_every = -1,
                                      .always_record = true);
         weft_tensor y[2], z[2];
