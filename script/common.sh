@@ -1,8 +1,10 @@
 # script/common.sh -- what the commands in this folder share. Sourced, never run.
 #
-# Every command works from any directory, without a terminal and with an empty environment.
+# Every command works from any directory, without a terminal and with an empty environment. Its opening comment is what it says to
+# --help, before anything is installed or built.
 
 set -eu
+case ${1:-} in -h | --help) sed -n '2,/^[^#]/s/^#\( \|$\)//p' "$0" && exit 0 ;; esac
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 export LC_ALL=C
