@@ -934,6 +934,41 @@ Test(frozen, gradients_of_a_captured_view)
     cr_assert_eq(weft_leak_report(NULL), 0);
 }
 
+/* Memory that is captured without its history first, then with it. */
+static weft_status through_a_history(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                                     int n_out)
+{
+    const unseen *u = self;
+    (void)n_in, (void)n_out;
+    out[0] = weft_mul(in[0], u->other);
+    return weft_backward(weft_sum(weft_mul(out[0], u->w)), .retain_graph = true);
+}
+
+Test(frozen, the_history_of_captured_memory)
+{
+    weft_tensor leaf = weft_keep(data(3, 3, 1));
+    OK(weft_requires_grad_(leaf, true));
+    weft_scope all = weft_scope_begin();
+    unseen u = {.w = weft_keep(weft_mul(leaf, weft_f(2)))};
+    u.other = weft_keep(weft_detach(u.w));
+    weft_jit *j = weft_jit_trace(through_a_history, &u, .frozen = true, .verify_every = -1,
+                                 .always_record = true);
+    for (int call = 0; call < 6; call++) {
+        weft_scope sc = weft_scope_begin();
+        weft_tensor x = data(3, 3, call), y;
+        OK(weft_jit_call(j, &x, 1, &y, 1));
+        weft_scope_end(sc);
+    }
+    cr_assert_eq(stats_of(j).frozen, 0);
+    cr_assert(has_reason(j, "into the history of a captured tensor"), "%s", reasons(j));
+    weft_jit_free(j);
+    weft_free(u.w);
+    weft_free(u.other);
+    weft_scope_end(all);
+    weft_free(leaf);
+    cr_assert_eq(weft_leak_report(NULL), 0);
+}
+
 /* Handles of the caller's that the function keeps or frees: a replay would not. */
 typedef struct owner {
     weft_tensor held, w;

@@ -211,6 +211,26 @@ Test(parts, are_none_where_they_take_more_memory)
     wf_fn_free(f);
 }
 
+/* They are all that is given up for that: a product whose operands wait with it for a number is in its reader's group as ever. */
+Test(parts, are_what_is_given_up_first)
+{
+    static const char text[] =
+        "fn a {\n  %1 = input f32[1000]\n  %2 = input f32[400000]\n  %3 = input f32[399000]\n"
+        "  %4 = exp f32[1000] %1\n  %5 = cumsum f32[1000] %4 ints(0)\n  %6 = neg f32[1000] %5\n"
+        "  %7 = cumsum f32[1000] %6 ints(0)\n  %8 = mul f32[1000] %5, %7\n"
+        "  %9 = cumsum f32[400000] %2 ints(0)\n  %10 = cumsum f32[400000] %9 ints(0)\n"
+        "  %11 = cumsum f32[400000] %10 ints(0)\n  %12 = cumsum f32[400000] %11 ints(0)\n"
+        "  %13 = sum f32[] %12 ints(0)\n  %14 = mul f32[399000] %3, %13\n"
+        "  %15 = neg f32[1000] %4\n  %16 = concat f32[400000] %15, %14 ints(0)\n"
+        "  %17 = add f32[1000] %8, %13\n  return %16, %17\n}\n";
+    wf_fn *f = plan_parse(text);
+    wf_plan_info info;
+    plan_check(f, WF_PLAN_TIER0, &info);
+    cr_expect_leq(info.peak_bytes, 2 * 1600000 + (64 << 10), "%lld", (long long)info.peak_bytes);
+    cr_expect_eq(info.steps, 12, "%d", info.steps); /* 13 where the product is a step of its own */
+    wf_fn_free(f);
+}
+
 /* WEFT_VALIDATE looks at the part that a launch wrote, and at nothing else of the concat. */
 Test(parts, are_validated)
 {
