@@ -16,7 +16,7 @@
 #include "tests/support/support.h"
 #include "weft/nn.h"
 
-enum { MOST = 16 };
+enum { MOST = 20 };
 
 typedef struct outcome {
     double value[MOST];
@@ -139,6 +139,25 @@ static weft_status writes(outcome *o, weft_tensor w)
     return weft_set_grad(w, WEFT_NONE);
 }
 
+/* Writes through views whose gradients are kept, and through detached ones; constants over all of a value. */
+static weft_status kept_and_detached(outcome *o, weft_tensor w)
+{
+    weft_tensor y = weft_mul(w, w), rows = weft_slice(y, 0, 0, 2, 1), by = WEFT_NONE;
+    TRY(weft_retain_grad(y));
+    TRY(weft_retain_grad(rows));
+    TRY(weft_mul_(rows, weft_f(3)));
+    TRY(weft_mul_(weft_transpose(y, 0, 1), w));
+    weft_tensor apart = weft_detach(weft_mul(w, weft_f(2))), filled = weft_square(w);
+    TRY(weft_mul_(apart, w));
+    TRY(weft_fill_(filled, 2));
+    weft_tensor loss = weft_add(weft_mul(weft_sum(weft_square(y)), weft_sum(rows)), weft_sum(weft_mul(apart, filled)));
+    TRY(weft_grad_of(&loss, 1, &filled, 1, &by, .retain_graph = true));
+    TRY(weft_backward(loss));
+    TRY(note(o, by));
+    TRY(note(o, weft_grad(w)));
+    return weft_set_grad(w, WEFT_NONE);
+}
+
 static weft_status texts_and_files(outcome *o, weft_tensor x)
 {
     char text[200];
@@ -172,6 +191,7 @@ static weft_status op_program(outcome *o)
     TRY(views_and_movement(o, x));
     TRY(training(o, x, w));
     TRY(writes(o, w));
+    TRY(kept_and_detached(o, w));
     TRY(texts_and_files(o, x));
     weft_tensor k = weft_keep(weft_exp(x));
     weft_status status = weft_assign(&k, weft_tanh(k));
@@ -425,4 +445,32 @@ Test(alloc_failure, writes_until_the_tape_needs_a_chunk)
         }
         weft_scope_end(sc);
     }
+}
+
+/* A gradient that is kept is that of the last value; without memory for its record, there is none. */
+Test(alloc_failure, kept_gradients)
+{
+    enum { ALLOCATIONS = 24 };
+    weft_tensor x = weft_ones(weft_shape(2), WEFT_F32);
+    int lost = 0, kept = 0;
+    cr_assert_eq(weft_requires_grad_(x, true), WEFT_OK);
+    for (int n = 1; n <= ALLOCATIONS; n++) {
+        weft_scope sc = weft_scope_begin();
+        weft_tensor y = weft_mul(x, weft_f(3)), head = weft_narrow(y, 0, 0, 1);
+        cr_assert_eq(weft_retain_grad(y), WEFT_OK);
+        wf_alloc_fail_after(n, 0);
+        const weft_status status = weft_mul_(head, weft_f(5));
+        wf_alloc_fail_after(0, 0);
+        cr_assert(status == WEFT_OK || status == WEFT_ENOMEM, "%s", weft_last_error());
+        cr_assert_eq(weft_backward(weft_sum(head)), WEFT_OK, "%s", weft_last_error());
+        double g = 1;
+        if (weft_has_grad(y)) {
+            cr_assert_eq(weft_item(weft_sum(weft_grad(y)), &g), WEFT_OK);
+        }
+        cr_assert_eq(g, 1, "allocation %d: %g", n, g);
+        kept += weft_has_grad(y);
+        lost += !weft_has_grad(y);
+        weft_scope_end(sc);
+    }
+    cr_assert(lost > 0 && kept > lost, "%d kept, %d lost", kept, lost);
 }
