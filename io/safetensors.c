@@ -29,7 +29,7 @@ const wf_st_type wf_st_types[WEFT_DTYPE_COUNT] = {
     [WEFT_I64] = {"I64", 9},
 };
 
-/* Types of the format that weft has not, and what they are converted to without loss. */
+/* Types of the format that weft has not, and what they are converted to without loss (U64: of values below 2^63). */
 static const struct {
     const char *name;
     int bits;
