@@ -634,3 +634,32 @@ Test(constants, a_state_that_is_cut_off_has_no_past)
     weft_free(state);
     weft_scope_end(all);
 }
+
+/* What was written is one node to all that reads it next, of a base and of a view apart, and to derivatives of its derivatives. */
+Test(constants, a_written_value_is_one_node)
+{
+    for (int detached = 0; detached < 2; detached++) {
+        weft_scope sc = weft_scope_begin();
+        weft_tensor x = weft_ones(weft_shape(3), WEFT_F64), g, gg;
+        weft_requires_grad_(x, true);
+        const weft_tensor h = weft_mul(x, weft_f(2)), d = weft_detach(h);
+        for (int i = 0; i < 5; i++) { /* more writes of one kind than of the other */
+            weft_tensor to = i % 3 ? d : h;
+            cr_assert_eq(weft_mul_(weft_narrow(to, 0, 0, 1), weft_narrow(x, 0, 0, 1)), WEFT_OK);
+        }
+        const weft_tensor y = detached ? d : h;
+        weft_mul(y, weft_f(2));
+        const int64_t before = weft_tape_nodes();
+        weft_mul(y, weft_f(2));
+        cr_expect_eq(weft_tape_nodes() - before, 1);
+        weft_tensor loss = weft_sum(weft_mul(y, weft_square(y)));
+        cr_assert_eq(weft_grad_of(&loss, 1, &y, 1, &g, .create_graph = true), WEFT_OK);
+        loss = weft_sum(g);
+        cr_assert_eq(weft_grad_of(&loss, 1, &y, 1, &gg), WEFT_OK, "%s", weft_last_error());
+        double v[3];
+        cr_assert_eq(weft_to_array(gg, v, 3, WEFT_F64), WEFT_OK);
+        cr_expect(v[0] == 12 && v[1] == 12 && v[2] == 12, "%d: %g %g %g", detached, v[0], v[1], v[2]);
+        weft_scope_end(sc);
+        cr_assert_eq(weft_tape_nodes(), 0);
+    }
+}
