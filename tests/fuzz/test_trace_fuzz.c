@@ -152,6 +152,11 @@ static void step_map(world *w)
         s[0] = s[1];
         s[1] = x;
     }
+    const int by = op == WF_OP_SIGNBIT ? 0 : 1; /* the sign of a NaN is unspecified */
+    if ((op == WF_OP_SIGNBIT || op == WF_OP_COPYSIGN) && !wf_is_scalar(s[by]) &&
+        wf_dtype_kind((int)weft_dtype_of(s[by])) == 2) {
+        s[by] = weft_where(weft_isnan(s[by]), weft_f(0), s[by]);
+    }
     say(w, "%s t%d %s %s", wf_rows[op].name, t, b, c);
     wf_dispatch(op, NULL, wf_rows[op].min_src, s, 1, &r);
     put(w, r);
@@ -230,6 +235,27 @@ static void step_row(world *w)
     }
 }
 
+/* Both parts of x along an axis, computed and brought together in the other order, with something between them; perhaps over x. */
+static void put_parts(world *w, weft_tensor x, int axis)
+{
+    const weft_shape s = weft_shape_of(x);
+    const int64_t n = s.v[axis], at = n / 2 + below(w, 2) * (n % 2);
+    const weft_tensor last = weft_slice(x, axis, at, n, 1);
+    weft_tensor part[4] = {weft_mul(last, weft_i(2 + w->call)),
+                           weft_maximum(weft_slice(x, axis, 0, at, 1), weft_i(w->call))};
+    int k = 2;
+    if (below(w, 3) == 0) { /* which is read elsewhere, too, or twice */
+        put(w, part[0]);
+    } else if (below(w, 3) == 0) {
+        part[k++] = below(w, 2) ? last : part[1];
+    }
+    const weft_tensor y = weft_concat(part, k, axis);
+    if (k == 2 && below(w, 3) == 0) {
+        did(w, weft_copy_(x, y));
+    }
+    put(w, below(w, 3) ? y : weft_concat((weft_tensor[]){weft_neg(y), y}, 2, axis));
+}
+
 static void step_move(world *w)
 {
     int t = pick(w), kind = below(w, 6);
@@ -242,6 +268,8 @@ static void step_move(world *w)
         put(w, weft_clone(x));
     } else if (kind <= 2) {
         put(w, weft_cast(x, types[below(w, 7)]));
+    } else if (kind == 3 && s.n && weft_numel(x) && below(w, 2)) {
+        put_parts(w, x, below(w, (int)s.n));
     } else if (kind == 3) {
         weft_tensor parts[300] = {x, x};
         int n = below(w, 8) || weft_numel(x) > 12 ? 2 : 245 + below(w, 56);
