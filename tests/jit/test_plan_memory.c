@@ -109,7 +109,10 @@ static int64_t live_at(const wf_plan *p, uint32_t launch, uint32_t *used)
             continue;
         }
         const int64_t at = m.at[x->slot] + x->offset / 64;
-        const int64_t n = m.is_result[u] ? m.units[x->slot] : round_up(x->bytes) / 64;
+        const bool no_room = x->bytes == 0 && x->offset / 64 == m.units[x->slot];
+        const int64_t n = no_room          ? 0 /* of no elements, at the end */
+                          : m.is_result[u] ? m.units[x->slot]
+                                           : round_up(x->bytes) / 64;
         cr_assert_leq(x->offset / 64 + n, m.units[x->slot]);
         for (int64_t i = at; i < at + n; i++) {
             /* two values only where one is made in place of the other */
@@ -189,9 +192,13 @@ Test(plan_memory, a_run_holds_little_more_than_what_lives_at_once)
 {
     static const int sizes[] = {12, 60, 60, 200};
     double taken = 0, bound = 0, alone = 0;
-    for (uint64_t seed = 0; seed < effort_of(400); seed++) {
+    const uint64_t n = effort_of(400);
+    /* The second half has concats, in whose memory parts are made: these may take what plan.c's with_more gives. */
+    for (uint64_t i = 0; i < 2 * n; i++) {
+        const uint64_t seed = i % n;
+        const int64_t slack = i < n ? 0 : 64 << 10;
         wf_why why = {0};
-        wf_fn *f = random_function(seed, sizes[seed / 2 % 4]);
+        wf_fn *f = random_function_with(seed, sizes[seed / 2 % 4], true, false, i >= n);
         wf_plan *p = wf_plan_build(f, &(wf_plan_opts){.flags = seed % 2 | WF_PLAN_TIER0}, &why);
         cr_assert_not_null(p, "%s", why.rule);
         int64_t held, live, eager = eager_bytes(p->fn);
@@ -205,12 +212,13 @@ Test(plan_memory, a_run_holds_little_more_than_what_lives_at_once)
         bool returned = false; /* an argument, which a plan copies and eager code does not */
         for (uint32_t o = 0; o < f->noutputs; o++)
             returned |= wf_fn_at(p->fn, p->fn->outputs[o])->op == WF_OP_INPUT;
-        cr_expect(seed % 2 || returned || eager < 4096 || (double)held <= 1.1 * (double)eager,
+        cr_expect(seed % 2 || returned || eager < 4096 ||
+                      (double)held <= 1.1 * (double)eager + (double)slack,
                   "seed %llu: %lld bytes, %lld eagerly", (unsigned long long)seed, (long long)held,
                   (long long)eager);
-        taken += returned ? 0 : (double)held;
-        bound += returned ? 0 : (double)live;
-        alone += returned ? 0 : (double)eager;
+        taken += returned || i >= n ? 0 : (double)held;
+        bound += returned || i >= n ? 0 : (double)live;
+        alone += returned || i >= n ? 0 : (double)eager;
         wf_plan_release(p);
         wf_fn_free(f);
     }
