@@ -169,7 +169,8 @@ static inline int16_t larger_half(int16_t all, uint16_t v)
     return size > all ? size : all;
 }
 
-bool wf_conv_has_nan(const void *p, int dtype, int64_t first, int64_t step, int64_t n)
+bool wf_conv_has_nan(const void *p, int dtype, int64_t first, int64_t step, int64_t n,
+                     bool infinite)
 {
     enum { AT_ONCE = 16 };
     bool found = false;
@@ -186,8 +187,10 @@ bool wf_conv_has_nan(const void *p, int dtype, int64_t first, int64_t step, int6
         for (; k < n; k++, x += step)                                                              \
             found |= larger(0, *x) > limit;                                                        \
     }
-#define ANY(all, v) ((all) | ((v) != (v)))
-    const int limit = dtype == WEFT_BF16 ? 0x7F80 : dtype == WEFT_F16 ? 0x7C00 : 0;
+#define ANY(all, v) ((all) | ((v)*times != (v)*times))
+    const float times = infinite ? 0 : 1; /* an infinity times 0 is a NaN */
+    const int half = (dtype == WEFT_BF16 ? 0x7F80 : 0x7C00) - infinite;
+    const int limit = wf_dtype_size(dtype) == 2 ? half : 0;
     if (dtype == WEFT_F64)
         LOOK(double, int64_t, ANY)
     else if (dtype == WEFT_F32)

@@ -63,8 +63,9 @@ bool wf_conv_unpacks(const wf_conv_blocks *b, int64_t channels, int64_t kh, int6
 bool wf_conv_unpack(const wf_conv_blocks *b, int64_t o0, int64_t o1, int64_t channels, int64_t kh,
                     int64_t kw, const wf_conv_partials *p, int dtype, void *weight, int64_t o_step);
 
-/* Whether one of n elements of a float type, from the first on in steps, is a NaN: most of the cost of a look (conv_padding.c), rows
- * are taken as vectors. */
-bool wf_conv_has_nan(const void *p, int dtype, int64_t first, int64_t step, int64_t n);
+/* Whether one of n elements of a float type, from the first on in steps, is a NaN, or (infinite) an infinity: most of the cost
+ * of a look (conv_padding.c), rows are taken as vectors. */
+bool wf_conv_has_nan(const void *p, int dtype, int64_t first, int64_t step, int64_t n,
+                     bool infinite);
 
 #endif

@@ -10,9 +10,11 @@
  * weights such a term is in the sums of all channels, of which the first of each group is looked at, and in those of the first tap
  * or of the last: what reads padding before the image, or behind it, is read as padding by these, too.
  *
- * Elements of images are summed one by one in double, until a NaN is sure, which in a model gone astray is soon. In a gradient of
- * weights NaN are of every day (f16 whose loss was scaled too high), so that a tap is a product again: that of the pixels and the
- * results between which it lies, without padding.
+ * A finite element beside padding makes no NaN: where all are finite, what is NaN is so by its own terms, of an image with missing
+ * values, say. Else elements of images are summed one by one in double, which takes hundreds of times as long as the kernels: those
+ * beside whose padding an infinity or a NaN lies, unless a NaN is a term. In a gradient of weights NaN are of every day (f16 whose
+ * loss was scaled too high), so that a tap is a product again: that of the pixels and the results between which it lies, without
+ * padding.
  *
  * Invariants: elements that are no NaN stay as they are; sums are in one order, whatever the layout and the number of threads.
  */
@@ -50,19 +52,32 @@ __attribute__((noinline)) static int64_t reads(const made *m, int axis, int64_t 
     return to < m->in.dims[axis] ? wf_most(to, -1) : -1;
 }
 
-static double sum_of(const made *m, int64_t n, int64_t channel, int64_t y, int64_t x)
+/* Where the weight of term k of a sum lies; *c: of which channel of `in` the term is. */
+static int64_t term_of(const made *m, int64_t channel, int64_t k, int64_t *c)
 {
     const wf_conv_desc *d = m->d;
     const int64_t cg = d->c / d->groups, og = d->o / d->groups, taps = d->kh * d->kw;
-    const int64_t count = m->back ? og : cg, group = channel / (m->back ? cg : og);
-    const int64_t *s = m->in.strides;
+    *c = channel / (m->back ? cg : og) * (m->back ? og : cg) + k / taps;
+    return (m->back ? *c * cg + channel % cg : channel * cg + *c % cg) * taps + k % taps;
+}
+
+static int64_t count_terms(const made *m)
+{
+    const wf_conv_desc *d = m->d;
+    return (m->back ? d->o : d->c) / d->groups * d->kh * d->kw;
+}
+
+static double sum_of(const made *m, int64_t n, int64_t channel, int64_t y, int64_t x)
+{
+    const wf_conv_desc *d = m->d;
+    const int64_t terms = count_terms(m), taps = d->kh * d->kw, *s = m->in.strides;
     double sum = 0;
-    for (int64_t k = 0; k < count * taps; k++) {
-        const int64_t tap = k % taps, c = group * count + k / taps;
+    for (int64_t k = 0; k < terms; k++) {
+        int64_t c;
+        const int64_t w = term_of(m, channel, k, &c), tap = k % taps;
         const int64_t iy = reads(m, 2, y, tap / d->kw), ix = reads(m, 3, x, tap % d->kw);
         if (iy < 0 || ix < 0)
             continue;
-        const int64_t w = (m->back ? c * cg + channel % cg : channel * cg + c % cg) * taps + tap;
         sum += load(m->in.data, d->dtype, n * s[0] + c * s[1] + iy * s[2] + ix * s[3]) *
                load(m->weight, d->dtype, w);
         if (isnan(sum))
@@ -71,18 +86,56 @@ static double sum_of(const made *m, int64_t n, int64_t channel, int64_t y, int64
     return m->bias ? sum + load(m->bias, d->dtype, channel) : sum;
 }
 
-/* Planes [begin, end) of the result, one after the other. */
+/* Of each tap, whether a channel's weights have an infinity or a NaN. */
+enum { HAS_INFINITY = 1, HAS_NAN = 2 };
+static void find_wild(const made *m, int64_t channel, uint8_t *wild)
+{
+    const int64_t terms = count_terms(m), taps = m->d->kh * m->d->kw;
+    memset(wild, 0, (size_t)taps);
+    for (int64_t k = 0, c; k < terms; k++) {
+        const double w = load(m->weight, m->d->dtype, term_of(m, channel, k, &c));
+        wild[k % taps] |= isnan(w) ? HAS_NAN : isinf(w) ? HAS_INFINITY : 0;
+    }
+}
+
+/* Can padding have made a NaN of an element? It has to be beside such a weight, and none that is a NaN is a term. */
+static bool is_beside(const made *m, const uint8_t *wild, int64_t y, int64_t x)
+{
+    const wf_conv_desc *d = m->d;
+    bool beside = false;
+    for (int64_t tap = 0; tap < d->kh * d->kw; tap++) {
+        if (!wild[tap])
+            continue;
+        if (reads(m, 2, y, tap / d->kw) < 0 || reads(m, 3, x, tap % d->kw) < 0)
+            beside = true;
+        else if (wild[tap] & HAS_NAN)
+            return false;
+    }
+    return beside;
+}
+
+/* Planes [begin, end) of the result, one after the other. Without memory for what is wild all NaN are summed again. */
 static void plane_task(void *arg, int64_t begin, int64_t end)
 {
     const made *m = arg;
     const int64_t *dims = m->out.dims, *s = m->out.strides;
+    const size_t taps = (size_t)(m->d->kh * m->d->kw);
+    uint8_t *wild = wf_scratch(taps);
+    int64_t of = -1; /* the channel whose they are */
     for (int64_t i = begin * dims[2]; i < end * dims[2]; i++) {
         const int64_t n = i / dims[2] / dims[1], c = i / dims[2] % dims[1], y = i % dims[2];
         const int64_t row = n * s[0] + c * s[1] + y * s[2];
-        for (int64_t x = 0; x < dims[3]; x++)
-            if (isnan(load(m->out.data, m->d->dtype, row + x * s[3])))
+        for (int64_t x = 0; x < dims[3]; x++) {
+            if (!isnan(load(m->out.data, m->d->dtype, row + x * s[3])))
+                continue;
+            if (wild && of != c)
+                find_wild(m, of = c, wild);
+            if (!wild || is_beside(m, wild, y, x))
                 wf_conv_put(m->out.data, m->d->dtype, row + x * s[3], sum_of(m, n, c, y, x));
+        }
     }
+    if (wild)
+        wf_scratch_free(wild, taps);
 }
 
 /* Whether a channel of the first sample has a NaN in a corner. */
@@ -95,8 +148,8 @@ static bool is_suspect(const made *m)
     const int64_t last = (dims[2] - 1) * s[2] + (dims[3] - 1) * s[3];
     for (int64_t k = 0; k < h * w; k++) {
         const int64_t at = k / w * s[2] + k % w * s[3];
-        if (wf_conv_has_nan(m->out.data, d->dtype, at, s[1], dims[1]) ||
-            wf_conv_has_nan(m->out.data, d->dtype, last - at, s[1], dims[1]))
+        if (wf_conv_has_nan(m->out.data, d->dtype, at, s[1], dims[1], false) ||
+            wf_conv_has_nan(m->out.data, d->dtype, last - at, s[1], dims[1], false))
             return true;
     }
     return false;
@@ -104,7 +157,9 @@ static bool is_suspect(const made *m)
 
 static void mend_image(made *m)
 {
-    if (is_suspect(m))
+    const wf_conv_desc *d = m->d;
+    if (is_suspect(m) &&
+        wf_conv_has_nan(m->weight, d->dtype, 0, 1, d->o * (d->c / d->groups) * d->kh * d->kw, true))
         wf_parallel_for(m->out.dims[0] * m->out.dims[1], 1, plane_task, m);
 }
 
@@ -187,14 +242,15 @@ int wf_conv_padding_backward_weight(const wf_conv_desc *d, const void *src, cons
                                     void *dweight)
 {
     const int64_t taps = d->kh * d->kw, row = d->c / d->groups * taps;
-    const bool suspect = wf_conv_has_nan(dweight, d->dtype, 0, row, d->o) ||
-                         wf_conv_has_nan(dweight, d->dtype, taps - 1, row, d->o);
+    const bool suspect = (wf_conv_has_nan(dweight, d->dtype, 0, row, d->o, false) ||
+                          wf_conv_has_nan(dweight, d->dtype, taps - 1, row, d->o, false)) &&
+                         wf_conv_has_nan(ddst, d->dtype, 0, 1, d->n * d->o * d->oh * d->ow, true);
     int rc = WF_GEMM_OK;
     for (int64_t tap = 0; tap < taps && suspect && !rc; tap++) {
         int64_t y[2], x[2];
         const bool cut_y = is_cut(d, 0, tap / d->kw, &y[0], &y[1]);
         const bool cut_x = is_cut(d, 1, tap % d->kw, &x[0], &x[1]);
-        if ((cut_y || cut_x) && wf_conv_has_nan(dweight, d->dtype, tap, row, d->o))
+        if ((cut_y || cut_x) && wf_conv_has_nan(dweight, d->dtype, tap, row, d->o, false))
             rc = mend_tap(d, tap, y, x, src, ddst, dweight);
     }
     return rc;
