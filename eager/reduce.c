@@ -978,11 +978,11 @@ static void wide_task(void *arg, int64_t begin, int64_t end)
         t.q = param(e, e->job->q, kept);
         char *acc = e->out + ((b * e->classes + class) * g->kept + kept) * size;
         if (e->job->op == WF_RED_MAX || e->job->op == WF_RED_MIN || e->job->compute == WEFT_I64) {
-            int64_t share = (t.rows + e->classes - 1) / e->classes;
-            int64_t first = class * share < t.rows ? class * share : t.rows - 1;
-            int64_t last = first + share < t.rows ? first + share : t.rows;
-            /* Repeats of the last row change no extreme, and of sums there are none: classes have 64 rows and more. */
-            wide_in_order(&t, first, last, acc);
+            /* Of a block's end with fewer rows the first classes have one each, the others none (see fold_classes). */
+            const int64_t shares = t.rows < e->classes ? t.rows : e->classes;
+            if (class < shares) {
+                wide_in_order(&t, t.rows * class / shares, t.rows * (class + 1) / shares, acc);
+            }
         } else if (together && t.width >= WF_LANES) {
             bring_rows(together, e->job->x, t.ox + t.row0 * g->rx[0], g->rx[0], g->kx[g->nk - 1],
                        t.rows, t.width);

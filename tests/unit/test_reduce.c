@@ -323,6 +323,26 @@ Test(reduce, extremes_of_integer_columns)
     }
 }
 
+/* Sums of columns of integers whose last block has fewer rows than classes, or a few more: none counts twice, none is left out. */
+Test(reduce, sums_of_integer_columns)
+{
+    static const int64_t rows[] = {WF_BLOCK + 1,   WF_BLOCK + 3, WF_BLOCK + 5,
+                                   WF_BLOCK + 130, 1000,         2 * WF_BLOCK + 2};
+    static const int types[] = {WEFT_BOOL, WEFT_U8, WEFT_I16, WEFT_I32, WEFT_I64};
+    int trial = 0;
+    for (int t = 0; t < 5; t++) {
+        for (size_t s = 0; s < sizeof rows / sizeof *rows; s++, trial++) {
+            const int64_t dims[2] = {rows[s], trial % 2 ? 121 : 70};
+            operand x = make_operand(types[t], 2, dims, PLAIN);
+            fill_operand(&x, 0);
+            set_machine(trial);
+            check(WF_OP_SUM, &x.v, 1, 0, false, 0);
+            check(WF_OP_COUNT_NONZERO, &x.v, 1, 0, false, 0);
+            free_operand(&x);
+        }
+    }
+}
+
 /* Rows of truth values and of small integers, read as they lie in memory: one element decides, wherever it stands, and whichever
  * of its bits are set; -0 is false, NaN and the smallest subnormal are true. */
 static double decides(int dt, int64_t i)
