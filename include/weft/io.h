@@ -91,8 +91,8 @@ WEFT_API weft_status weft_safetensors_load(const weft_load_args *args);
  * i64 f16 f32 f64 (NumPy has no bf16: cast first). Written is format 1.0 as numpy.save does it, byte for
  * byte. .npz is a zip of .npy members, as numpy.savez and savez_compressed make it; written is the former. (A build
  * without zlib refuses compressed members, WEFT_EUNSUPPORTED, with what to do.) A file is checked in full before memory is
- * taken by any size it states; a malformed one is WEFT_EIO with the reason. Pickled objects are refused: nothing is executed.
- * */
+ * taken by any size it states; a malformed one is WEFT_EIO with the reason. Pickled objects are refused: nothing is
+ * executed. */
 /* A new tensor of the current scope, on the CPU, with a copy of the elements. WEFT_EIO: it cannot be read, or is malformed;
  * WEFT_EINVALID: NULL; WEFT_ENOMEM. */
 WEFT_API weft_tensor weft_npy_load(const char *path);

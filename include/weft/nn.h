@@ -209,8 +209,7 @@ WEFT_API weft_tensor weft_nn_group_norm_forward(const weft_nn_group_norm *layer,
  * weight[out, in / groups, kernel]. groups divide in and out. Weight and bias uniform in +-1/sqrt(fan_in). Numbers that differ
  * from axis to axis are given by the names of several: weft_nn_conv2d_init(&l, m, "c", 3, 8, .kernels = weft_shape(1, 7),
  * .paddings = weft_shape(0, 3)); such a shape, of as many numbers as x has axes for them or of one, counts instead of the
- * number.
- * Strides, paddings and dilations are looked at by forward, which says what is wrong with them. */
+ * number. Strides, paddings and dilations are looked at by forward, which says what is wrong with them. */
 typedef struct weft_nn_conv2d {
     weft_tensor weight, bias;
     int64_t stride, padding, dilation, groups;

@@ -139,8 +139,9 @@ WEFT_API weft_tensor weft_contiguous(weft_tensor x); /* a view if x is row-major
  * ones; convolutions are faster, as they compute so inside. WEFT_ESHAPE if x has not rank 4. */
 WEFT_API weft_tensor weft_channels_last(weft_tensor x);
 /* A view that gradients do not flow through, whatever was or will be written in place to x, and neither through views of it. What is
- * written to them with a history is theirs, and x keeps its own, as in PyTorch: the memory is shared, histories are not (but by views
- * detached from the same memory before the write, which PyTorch keeps apart, too). A value that an op saved of it is missed. */
+ * written to them with a history is theirs, and x keeps its own, as in PyTorch: the memory is shared, histories are not (but by
+ * views detached from the same memory before the write, which PyTorch keeps apart, too). A backward that needs a value which was
+ * overwritten so is an error, as after any write. */
 WEFT_API weft_tensor weft_detach(weft_tensor x);
 /* x on `device` (the array API's to_device); there already: a view, and gradients flow through. Operands of one op
  * are on one device: nothing is moved behind your back. WEFT_EUNSUPPORTED, with what is missing, if the device is not
