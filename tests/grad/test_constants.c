@@ -658,7 +658,8 @@ Test(constants, a_written_value_is_one_node)
         cr_assert_eq(weft_grad_of(&loss, 1, &y, 1, &gg), WEFT_OK, "%s", weft_last_error());
         double v[3];
         cr_assert_eq(weft_to_array(gg, v, 3, WEFT_F64), WEFT_OK);
-        cr_expect(v[0] == 12 && v[1] == 12 && v[2] == 12, "%d: %g %g %g", detached, v[0], v[1], v[2]);
+        cr_expect(v[0] == 12 && v[1] == 12 && v[2] == 12, "%d: %g %g %g", detached, v[0], v[1],
+                  v[2]);
         weft_scope_end(sc);
         cr_assert_eq(weft_tape_nodes(), 0);
     }

@@ -150,7 +150,8 @@ static weft_status kept_and_detached(outcome *o, weft_tensor w)
     weft_tensor apart = weft_detach(weft_mul(w, weft_f(2))), filled = weft_square(w);
     TRY(weft_mul_(apart, w));
     TRY(weft_fill_(filled, 2));
-    weft_tensor loss = weft_add(weft_mul(weft_sum(weft_square(y)), weft_sum(rows)), weft_sum(weft_mul(apart, filled)));
+    weft_tensor loss = weft_add(weft_mul(weft_sum(weft_square(y)), weft_sum(rows)),
+                                weft_sum(weft_mul(apart, filled)));
     TRY(weft_grad_of(&loss, 1, &filled, 1, &by, .retain_graph = true));
     TRY(weft_backward(loss));
     TRY(note(o, by));
