@@ -162,12 +162,14 @@ static int lower_rest(wf_planner *b, const wf_group *g, uint32_t k)
 {
     const wf_fn *f = b->f;
     const wf_val *src = wf_ins_src(f, &f->ins[k]);
+    wf_part at = {.whole = k + 1};
     int rc = 0;
-    for (uint32_t a = 0; a < f->ins[k].nsrc && !rc; a++) {
+    for (uint32_t a = 0; a < f->ins[k].nsrc && !rc; at.start += wf_part_extent(f, k + 1, a++)) {
         const wf_map_of *from = &b->l.map[src[a]];
-        const wf_part at = wf_part_of(b, from->root);
+        const wf_part made = wf_part_of(b, from->root);
         wf_map_of to;
-        if ((at.whole == k + 1 && at.operand == a) || wf_map_count(&b->l, from) == 0) {
+        at.operand = a;
+        if ((made.whole == k + 1 && made.operand == a) || wf_map_count(&b->l, from) == 0) {
             continue;
         }
         wf_plan_step *s = add_step(b, WF_STEP_COPY, k);
@@ -178,7 +180,7 @@ static int lower_rest(wf_planner *b, const wf_group *g, uint32_t k)
         s->nmember = 1;
         s->ndst = s->nsrc = 1;
         s->member = g->first;
-        rc = wf_part_operand_map(b, k + 1, a, &to);
+        rc = wf_part_operand_map(b, &at, &to);
         rc = rc ? rc : add_access(b, &to);
         rc = rc ? rc : add_access(b, &b->l.map[src[a]]);
     }

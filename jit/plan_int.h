@@ -170,6 +170,7 @@ struct wf_plan {
 typedef struct wf_part {
     wf_val whole; /* the concat; 0: it is none */
     uint32_t operand;
+    int64_t start; /* along the axis */
 } wf_part;
 
 /* A plan being built. */
@@ -194,8 +195,8 @@ typedef struct wf_planner {
     wf_why *why;
 } wf_planner;
 
-/* Where operand `operand` of a concat begins along its axis. */
-int64_t wf_part_start(const wf_fn *f, wf_val whole, uint32_t operand);
+/* The extent of operand `operand` of a concat along its axis: the next one begins so much further. */
+int64_t wf_part_extent(const wf_fn *f, wf_val whole, uint32_t operand);
 /* Schedule to steps and accesses (buffers = root values until placed). */
 int wf_plan_lower(wf_planner *b);
 /* Nanoseconds of a clock that never goes back: by it the faster of two ways is found. */

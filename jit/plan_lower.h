@@ -35,7 +35,7 @@ int wf_plan_find_parts(wf_planner *b, const uint32_t *reads);
 /* What root v is a part of. */
 wf_part wf_part_of(const wf_planner *b, wf_val root);
 /* An operand's place in the memory of a concat, in the operand's extents. 0 or WEFT_ENOMEM. */
-int wf_part_operand_map(wf_planner *b, wf_val whole, uint32_t operand, wf_map_of *out);
+int wf_part_operand_map(wf_planner *b, const wf_part *at, wf_map_of *out);
 /* The same of part v, which a group over that space makes; 1: it does not run over it so. */
 int wf_part_map(wf_planner *b, const wf_iter *s, wf_val v, int level, wf_map_of *out);
 

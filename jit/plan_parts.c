@@ -20,32 +20,24 @@
 #include "jit/passes/pass.h"
 #include "jit/plan_lower.h"
 
-int64_t wf_part_start(const wf_fn *f, wf_val whole, uint32_t operand)
+int64_t wf_part_extent(const wf_fn *f, wf_val whole, uint32_t operand)
 {
     const wf_ins *i = wf_fn_at(f, whole);
-    const wf_val *src = wf_ins_src(f, i);
-    const int64_t axis = wf_ins_attr(f, i)->ints[0];
-    int64_t start = 0;
-    for (uint32_t s = 0; s < operand; s++) {
-        start += wf_fn_type(f, src[s])->dims[axis];
-    }
-    return start;
+    return wf_fn_type(f, wf_ins_src(f, i)[operand])->dims[wf_ins_attr(f, i)->ints[0]];
 }
 
-int wf_part_operand_map(wf_planner *b, wf_val whole, uint32_t operand, wf_map_of *out)
+int wf_part_operand_map(wf_planner *b, const wf_part *at, wf_map_of *out)
 {
-    const wf_ins *i = wf_fn_at(b->f, whole);
-    const int axis = (int)wf_ins_attr(b->f, i)->ints[0];
-    const wf_type *t = wf_fn_type(b->f, wf_ins_src(b->f, i)[operand]);
-    return wf_map_narrow(&b->l, &b->l.map[whole], axis, wf_part_start(b->f, whole, operand),
-                         t->dims[axis], out);
+    const int axis = (int)wf_ins_attr(b->f, wf_fn_at(b->f, at->whole))->ints[0];
+    return wf_map_narrow(&b->l, &b->l.map[at->whole], axis, at->start,
+                         wf_part_extent(b->f, at->whole, at->operand), out);
 }
 
 int wf_part_map(wf_planner *b, const wf_iter *s, wf_val v, int level, wf_map_of *out)
 {
     const wf_type *t = wf_fn_type(b->f, v);
     wf_map_of m, own;
-    int rc = wf_part_operand_map(b, b->part[v].whole, b->part[v].operand, &m);
+    int rc = wf_part_operand_map(b, &b->part[v], &m);
     rc = rc ? rc : wf_map_reshape(&b->l, &m, t->rank, t->dims, &own);
     return rc ? rc : wf_write_map(&b->l, s, &own, level, out);
 }
@@ -68,22 +60,22 @@ static bool has_parts(const wf_planner *b, uint32_t k)
     return same;
 }
 
-/* May operand `operand` of the concat, v, be written in its place by the group that makes it? 0, 1: no; WEFT_ENOMEM. */
-static int try_part(wf_planner *b, wf_val whole, uint32_t operand, wf_val v, const uint32_t *reads)
+/* May that operand of a concat, v, be written in its place by the group that makes it? 0, 1: no; WEFT_ENOMEM. */
+static int try_part(wf_planner *b, wf_part at, wf_val v, const uint32_t *reads)
 {
     const wf_map_of *m = &b->l.map[v];
     const wf_val root = m->root, maker = wf_maker_of(&b->l, v);
     const uint32_t g = maker ? b->s.group_of[maker - 1] : WF_NO_GROUP;
-    wf_map_of at;
+    wf_map_of place;
     if (g == WF_NO_GROUP || b->s.groups[g].kind != WF_STEP_MAP || wf_fill_of(&b->l, v) ||
         reads[root] != 1 || b->part[root].whole || wf_map_count(&b->l, m) == 0 ||
         !wf_map_is_whole(&b->l, m) || !wf_map_is_whole(&b->l, &b->l.map[root])) {
         return 1;
     }
-    b->part[root] = (wf_part){whole, operand};
-    int rc = wf_part_map(b, &b->s.groups[g].space, root, b->s.level[root], &at);
+    b->part[root] = at;
+    int rc = wf_part_map(b, &b->s.groups[g].space, root, b->s.level[root], &place);
     rc = rc ? rc : !wf_stage_may(WF_STAGE_parts);
-    b->part[root].whole = rc ? 0 : whole;
+    b->part[root].whole = rc ? 0 : at.whole;
     return rc;
 }
 
@@ -94,15 +86,18 @@ static int find_all(wf_planner *b, const uint32_t *reads)
     for (uint32_t k = 0; k < f->n && !rc; k++) {
         const wf_val *src = wf_ins_src(f, &f->ins[k]);
         const uint32_t n = has_parts(b, k) ? f->ins[k].nsrc : 0;
+        wf_part at = {.whole = k + 1};
         for (uint32_t s = 0; s < n && !rc; s++) {
+            at.operand = s;
             if (!b->part) {
                 b->part = calloc(f->n + 1u, sizeof *b->part);
             }
-            rc = b->part ? try_part(b, k + 1, s, src[s], reads) : WEFT_ENOMEM;
+            rc = b->part ? try_part(b, at, src[s], reads) : WEFT_ENOMEM;
             if (rc == 0) {
                 b->buffer_of[b->l.map[src[s]].root] = WF_BUFFER_ABSENT;
             }
             rc = rc == 1 ? 0 : rc;
+            at.start += wf_part_extent(f, k + 1, s);
         }
     }
     return rc;

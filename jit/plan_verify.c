@@ -235,8 +235,9 @@ static int collapse(int rank, const int64_t *dims, const int64_t *strides, int64
     return n;
 }
 
-/* Does a name, in that order, the elements of an operand of concat k in its memory? */
-static bool is_place_of(const checker *c, const wf_access *a, uint32_t k, uint32_t operand)
+/* Does a name, in that order, the elements of an operand of concat k, which begins at `start`, in its memory? */
+static bool is_place_of(const checker *c, const wf_access *a, uint32_t k, uint32_t operand,
+                        int64_t start)
 {
     const wf_fn *f = c->f;
     const wf_type *whole = &f->types[f->ins[k].type];
@@ -248,8 +249,7 @@ static bool is_place_of(const checker *c, const wf_access *a, uint32_t k, uint32
         strides[i] = step;
     }
     const int n = collapse(a->rank, dims, dims + a->rank, d[0], s[0]);
-    return a->dtype == whole->dtype && !a->nterms &&
-           a->offset == wf_part_start(f, k + 1, operand) * strides[axis] &&
+    return a->dtype == whole->dtype && !a->nterms && a->offset == start * strides[axis] &&
            n == collapse(t->rank, t->dims, strides, d[1], s[1]) &&
            memcmp(d[0], d[1], (size_t)n * sizeof d[0][0]) == 0 &&
            memcmp(s[0], s[1], (size_t)n * sizeof s[0][0]) == 0;
@@ -261,10 +261,12 @@ static uint32_t operand_at(const checker *c, const wf_access *a, wf_val v)
     const wf_val whole = held(c->p, a);
     const wf_ins *i = whole ? wf_fn_at(c->f, whole) : NULL;
     const wf_val *src = i ? wf_ins_src(c->f, i) : NULL;
+    int64_t start = 0;
     for (uint32_t n = 0; i && i->op == WF_OP_CONCAT && n < i->nsrc; n++) {
-        if (src[n] && sees(c->f, src[n], v) && is_place_of(c, a, whole - 1, n)) {
+        if (src[n] && sees(c->f, src[n], v) && is_place_of(c, a, whole - 1, n, start)) {
             return n + 1;
         }
+        start += wf_part_extent(c->f, whole, n);
     }
     return 0;
 }

@@ -69,7 +69,7 @@ bool wf_reads_inside(wf_layout *l, const wf_iter *s, uint32_t k, wf_val u, int m
 /* Operand u of k from memory, over the extents of the space. *row: one element per kept index. 0; 1: not
  * without a copy; WEFT_ENOMEM. */
 int wf_read_map(wf_layout *l, const wf_iter *s, uint32_t k, wf_val u, wf_map_of *out, bool *row);
-/* Value v (result of a member at `level`) as a destination: the same, row-major memory. */
+/* Memory m of a value (result of a member at `level`) as a destination: the same. */
 int wf_write_map(wf_layout *l, const wf_iter *s, const wf_map_of *m, int level, wf_map_of *out);
 /* The whole of a value, with as many elements as k runs over. */
 bool wf_reads_whole(const wf_layout *l, uint32_t k, wf_val u);
