@@ -56,8 +56,7 @@ void wf_not_a_tensor(wf_why *why)
     wf_hint(why, "numbers have no gradient: hand in a tensor (weft_scalar makes one of a number)");
 }
 
-/* What is no tensor at all: records that, and returns the status; else 0. */
-static int refuse_others(wf_ctx *c, weft_tensor t, const char *op)
+int wf_refuse_others(wf_ctx *c, weft_tensor t, const char *op)
 {
     if (wf_is_error(t)) {
         return wf_error_again(c, t);
@@ -74,7 +73,7 @@ static int refuse_others(wf_ctx *c, weft_tensor t, const char *op)
 static wf_slot *open_held(wf_ctx *c, weft_tensor t, const char *op, wf_hold *how)
 {
     *how = WF_HOLD_SCOPE;
-    if (refuse_others(c, t, op)) {
+    if (wf_refuse_others(c, t, op)) {
         return NULL;
     }
     wf_why why = {0};
@@ -91,7 +90,7 @@ static wf_slot *open_tensor(wf_ctx *c, weft_tensor t, const char *op, bool *pinn
 {
     wf_why why = {0};
     *pinned = false;
-    *status = refuse_others(c, t, op);
+    *status = wf_refuse_others(c, t, op);
     if (*status) {
         return NULL;
     }
@@ -162,7 +161,7 @@ bool weft_requires_grad(weft_tensor t)
     wf_ctx *c = wf_ctx_get();
     bool pinned;
     wf_slot *s = c && t.slot < WF_ABSENT_SLOT ? wf_pin(c, t, &pinned, NULL) : NULL;
-    bool yes = s && wf_dtype_kind(s->dtype) == 2 && wf_slot_tracked(s);
+    bool yes = s && wf_slot_flows(s);
     if (s) {
         wf_note_asked(c, s);
         closed(c, s, pinned, 0);
@@ -478,7 +477,7 @@ static int root_of(wf_ctx *c, weft_tensor t, weft_tensor grad, const char *op, w
         return rc;
     }
     wf_why why = {0};
-    if (wf_dtype_kind(s->dtype) != 2 || !wf_slot_tracked(s)) {
+    if (!wf_slot_flows(s)) {
         rc = raise_for(
             c, op, t, WEFT_EGRAD, "nothing it was computed from requires a gradient",
             "mark leaves with weft_requires_grad_ and compute outside weft_no_grad_begin");
@@ -531,7 +530,7 @@ static int capture_of(wf_ctx *c, weft_tensor t, weft_tensor *result, wf_grad_cap
     *result = WEFT_NONE;
     *k = (wf_grad_capture){.result = result};
     wf_why why = {0};
-    if (wf_dtype_kind(s->dtype) != 2 || !wf_slot_tracked(s)) {
+    if (!wf_slot_flows(s)) {
         rc = raise_for(c, "grad_of", t, WEFT_EGRAD, "an input does not require a gradient",
                        "mark it with weft_requires_grad_ before computing the outputs");
     } else if (s->flags & WF_SLOT_REQUIRES_GRAD) {

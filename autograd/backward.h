@@ -39,6 +39,8 @@ bool wf_gradient_is_alone(wf_ctx *c, weft_tensor g);
 weft_tensor wf_keep_gradient(wf_ctx *c, weft_tensor own);
 /* Fills why: a number stands where the tensor of a gradient belongs. */
 void wf_not_a_tensor(wf_why *why);
+/* What is no tensor at all, an error or a number: records that, and returns the status; else 0. */
+int wf_refuse_others(wf_ctx *c, weft_tensor t, const char *op);
 /* The meta backward looks at for s's value, which is its node's: aliases share one. NULL: none yet. */
 wf_meta *wf_meta_find(wf_ctx *c, wf_slot *s);
 /* The same, made and tied to the node on demand. NULL: *why. */

@@ -20,14 +20,11 @@
 /* *ty := the type of t; else its error, or the one that it carries. */
 static weft_status type_of(wf_ctx *c, weft_tensor t, wf_type *ty)
 {
-    if (wf_is_error(t)) {
-        return (weft_status)wf_error_again(c, t);
+    const int rc = wf_refuse_others(c, t, "jvp");
+    if (rc) {
+        return (weft_status)rc;
     }
     wf_why why = {0};
-    if (t.slot >= WF_ABSENT_SLOT) {
-        wf_not_a_tensor(&why);
-        return (weft_status)wf_raise_status(c, "jvp", 1, &t, &why);
-    }
     bool pinned;
     wf_slot *s = wf_pin(c, t, &pinned, &why);
     if (!s) {

@@ -96,30 +96,23 @@ static bool is_older(wf_ctx *c, weft_tensor t, uint32_t depth)
     return yes;
 }
 
-/* Did fn write to t, which it made, with recording on? What was recorded would be held by the memory, so that a copy goes out. Memory of
- * an input may have been written so before. */
-static bool holds_record(wf_ctx *c, weft_tensor t, const weft_tensor *tensors, int n)
+/* *apart: is result t a detached view, or a view of one? *written: was its memory written with recording on? */
+static void look_at(wf_ctx *c, weft_tensor t, bool *apart, bool *written)
 {
     bool pinned;
     wf_slot *s = wf_pin(c, t, &pinned, NULL);
-    bool yes = s && s->st->roots != 0;
+    *apart = s && (s->flags & WF_SLOT_APART) != 0;
+    *written = s && s->st->roots != 0;
     if (s && pinned) {
         wf_unpin(c, s);
     }
-    for (int i = 0; i < n; i++) {
-        yes = yes && !weft_shares_memory(t, tensors[i]);
-    }
-    return yes;
 }
 
-/* Is t a detached view, or a view of one? */
-static bool is_apart(wf_ctx *c, weft_tensor t)
+static bool shares_with(weft_tensor t, const weft_tensor *tensors, int n)
 {
-    bool pinned;
-    wf_slot *s = wf_pin(c, t, &pinned, NULL);
-    const bool yes = s && (s->flags & WF_SLOT_APART) != 0;
-    if (s && pinned) {
-        wf_unpin(c, s);
+    bool yes = false;
+    for (int i = 0; i < n && !yes; i++) {
+        yes = weft_shares_memory(t, tensors[i]);
     }
     return yes;
 }
@@ -176,9 +169,11 @@ static weft_status forward(weft_function_ctx *ctx, void *user, const weft_tensor
         if (weft_requires_grad(out[i])) {
             wf_function_tracks(ctx);
         }
-        const bool copied = k->same->at[i] < 0 && holds_record(c, out[i], tensors, n);
+        bool apart, written;
+        look_at(c, out[i], &apart, &written);
+        /* Memory that fn made and wrote with recording on holds that record: a copy goes out. An input's may have been written before. */
+        const bool copied = k->same->at[i] < 0 && written && !shares_with(out[i], tensors, n);
         const char *site = weft_site(out[i]); /* as where it is recorded without */
-        const bool apart = is_apart(c, out[i]);
         out[i] = wf_op1(copied ? WF_OP_COPY : WF_OP_DETACH, NULL, out[i]);
         wf_site_results(*site ? site : NULL, &out[i], 1);
         if (out[i].slot && !apart) { /* what is written to it is the history of its memory */

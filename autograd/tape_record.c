@@ -75,6 +75,14 @@ static void retain_next(wf_tape *t, wf_slot *s, wf_ref r)
     }
 }
 
+/* Deleters of what goes with the record find an op in the middle of its work. */
+static void release_while_busy(wf_ctx *c, wf_ref r)
+{
+    c->busy++;
+    wf_tape_release_now(c->tape, r);
+    c->busy--;
+}
+
 static void slot_set_node(wf_ctx *c, wf_slot *s, wf_ref r)
 {
     wf_tape *t = c->tape;
@@ -87,9 +95,7 @@ static void slot_set_node(wf_ctx *c, wf_slot *s, wf_ref r)
         retain_next(t, s, r);
     }
     if (old) {
-        c->busy++;
-        wf_tape_release_now(t, old);
-        c->busy--;
+        release_while_busy(c, old);
     }
 }
 
@@ -243,7 +249,7 @@ static unsigned saves_mask(wf_op op, int nsrc, wf_slot *const *src)
     }
     unsigned m = 0;
     for (int i = 0; i < nsrc; i++) {
-        if (src[i] && wf_slot_tracked(src[i]) && wf_dtype_kind(src[i]->dtype) == 2) {
+        if (src[i] && wf_slot_flows(src[i])) {
             unsigned reads = wf_vjp_reads(op, i);
             m |= (reads & 7u) | (reads & 128u ? WF_SAVES_DST(0) : 0);
         }
@@ -263,7 +269,7 @@ static int link_sources(wf_ctx *c, wf_tape *t, wf_ref r, unsigned mask, int nsrc
             }
             continue;
         }
-        bool tracked = wf_slot_tracked(src[i]) && wf_dtype_kind(src[i]->dtype) == 2;
+        bool tracked = wf_slot_flows(src[i]);
         if (!tracked && !save && !(mask & WF_SAVES_TYPES)) {
             continue;
         }
@@ -304,8 +310,7 @@ static int number_sources(wf_ctx *c, wf_tape *t, int nsrc, wf_slot *const *src, 
                           wf_why *why)
 {
     for (int i = 0; i < nsrc; i++) {
-        if (src[i] && !known_node(c, src[i]) && wf_slot_tracked(src[i]) &&
-            wf_dtype_kind(src[i]->dtype) == 2) {
+        if (src[i] && !known_node(c, src[i]) && wf_slot_flows(src[i])) {
             to[i] = wf_tape_node_of(c, src[i], why);
             if (!to[i]) {
                 release_sources(t, i, to);
@@ -539,7 +544,7 @@ static inline bool reads_known(const wf_ctx *c, wf_op op, int nsrc, wf_slot *con
         if (!s) {
             return false;
         }
-        if (wf_slot_tracked(s) && wf_dtype_kind(s->dtype) == 2) {
+        if (wf_slot_flows(s)) {
             src[i] = known_node(c, s);
             known |= (unsigned)(src[i] != 0) << i;
             reads |= wf_vjp_reads(op, i) | (src[i] ? 0 : 1u << i);
@@ -718,9 +723,7 @@ static void set_root(wf_ctx *c, wf_slot *s, wf_ref root)
     st->root_gen += !apart;
     st->root_gen_of_apart += apart;
     if (was) {
-        c->busy++;
-        wf_tape_release_now(c->tape, was);
-        c->busy--;
+        release_while_busy(c, was);
     }
 }
 

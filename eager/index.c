@@ -809,12 +809,6 @@ typedef struct sums {
     int shift;
 } sums;
 
-static float half_at(int dtype, const void *p, int64_t i)
-{
-    const uint16_t u = ((const uint16_t *)p)[i];
-    return dtype == WEFT_BF16 ? wf_f32_of_bf16(u) : wf_f32_of_f16(u);
-}
-
 /* Where the sum of a place is, or is to be. */
 static int64_t find_sum(const sums *s, int64_t place)
 {
@@ -828,7 +822,7 @@ static int64_t find_sum(const sums *s, int64_t place)
 static void add_to_sum(const sums *s, int64_t place, float value, const uint16_t *dst, int dtype)
 {
     const int64_t i = find_sum(s, place);
-    s->sum[i] = s->place[i] < 0 ? half_at(dtype, dst, place) : s->sum[i];
+    s->sum[i] = s->place[i] < 0 ? (float)wf_float_load(dst, dtype, place) : s->sum[i];
     s->place[i] = place;
     s->sum[i] += value;
 }
@@ -849,8 +843,7 @@ static void add_to_sums(const sums *s, const add_args *a, int64_t outer, uint16_
     }
     for (int64_t i = 0; i < s->size; i++) {
         if (s->place[i] >= 0) {
-            dst[s->place[i]] =
-                dtype == WEFT_BF16 ? wf_bf16_of_f32(s->sum[i]) : wf_f16_of_f32(s->sum[i]);
+            wf_float_put(dst, dtype, s->place[i], (double)s->sum[i]);
         }
     }
 }

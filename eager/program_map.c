@@ -11,7 +11,7 @@
 #include "eager/map.h"
 #include "eager/program_run.h"
 
-enum { MOST_TILE = 1024, GRAIN = 32768, HEAVY_GRAIN = 4096, WHOLE = 1 << 16 };
+enum { MOST_TILE = 1024, GRAIN = 32768, HEAVY_GRAIN = 4096 };
 
 typedef struct tile_state {
     const void *at[WF_PROGRAM_VALUES];
@@ -54,13 +54,13 @@ typedef struct ahead {
     uint32_t of;
 } ahead;
 
-/* Part [from, to) of WHOLE of it. */
+/* Part [from, to) of WF_ASK_WHOLE of it. */
 static void ask(const wf_map_run *r, const ahead *a, int from, int to)
 {
     for (uint32_t rest = a->of; rest; rest &= rest - 1) {
         const int k = __builtin_ctz(rest);
         const size_t bytes = a->n * wf_dtype_size(r->p->type[r->p->input[k]]);
-        wf_look_ahead_part(a->src[k], (int64_t)bytes, from, to, WHOLE);
+        wf_look_ahead_part(a->src[k], (int64_t)bytes, from, to, WF_ASK_WHOLE);
     }
     __asm__ volatile(""); /* gcc leaves out calls of functions that only ask for memory */
 }
@@ -236,7 +236,7 @@ void wf_map_run_init(wf_map_run *r, const wf_program *p)
     for (int i = 0; i < p->ninst; i++) {
         r->fn[i] = wf_inst_function(p, &p->inst[i], r->k);
         before += wf_inst_weight(&p->inst[i]);
-        r->ask[i + 1] = before * WHOLE / whole;
+        r->ask[i + 1] = before * WF_ASK_WHOLE / whole;
     }
     r->tile = MOST_TILE;
     while (p->nreg * r->tile * p->width > WF_MAP_REGISTERS)

@@ -22,7 +22,8 @@ static inline bool wf_is_heavy(wf_op op)
     return wf_rows[op].ulp > 0;
 }
 
-/* What an instruction takes beside others, about: what it asks for ahead is as large a part. */
+/* What an instruction takes beside others, about: what it asks for ahead is as large a part of WF_ASK_WHOLE. */
+enum { WF_ASK_WHOLE = 1 << 16 };
 static inline int wf_inst_weight(const wf_inst *inst)
 {
     const bool row = inst->kind == WF_INST_MAP || inst->kind == WF_INST_VJP;

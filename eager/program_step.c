@@ -12,7 +12,7 @@
 
 #include "eager/program_task.h"
 
-enum { TURNED_AHEAD = 2 /* strips */, WHOLE = 1 << 16 };
+enum { TURNED_AHEAD = 2 }; /* strips */
 
 /* -- places ------------------------------------------------------------------------------------------------ */
 static inline char *address(const wf_row_task *t, const wf_place *p)
@@ -320,11 +320,11 @@ static void find_asks(wf_row_task *t, int phase)
     }
 }
 
-/* Asks for part [from, to) of WHOLE of it. */
+/* Asks for part [from, to) of WF_ASK_WHOLE of it. */
 static void ask(const wf_row_task *t, int from, int to)
 {
     for (const wf_ask *a = t->ask; a < t->ask + t->nask; a++)
-        for (int64_t i = a->pieces * from / WHOLE; i < a->pieces * to / WHOLE; i++) {
+        for (int64_t i = a->pieces * from / WF_ASK_WHOLE; i < a->pieces * to / WF_ASK_WHOLE; i++) {
             const char *next = a->next + i * a->step;
             if (a->bytes == 64)
                 __builtin_prefetch(next);
@@ -343,9 +343,9 @@ static void share_out(wf_row_task *t, int begin, int end)
     for (int s = begin; s < end; s++)
         whole += wf_inst_weight(t->code[s].inst);
     for (int s = begin; s < end; s++) {
-        t->code[s].ask_from = before * WHOLE / whole;
+        t->code[s].ask_from = before * WF_ASK_WHOLE / whole;
         before += wf_inst_weight(t->code[s].inst);
-        t->code[s].ask_to = before * WHOLE / whole;
+        t->code[s].ask_to = before * WF_ASK_WHOLE / whole;
     }
 }
 

@@ -61,10 +61,8 @@ typedef struct row_run {
 /* A row may be a page, and nobody else sees where it leads: asks for the next one of each operand. */
 static void ask_behind(const wf_row_job *job, const void *const *in, int64_t bytes)
 {
-    for (int64_t o = 0; o < bytes; o += 64) {
-        for (int k = 0; k < job->nin; k++) {
-            __builtin_prefetch((const char *)in[k] + bytes + o);
-        }
+    for (int k = 0; k < job->nin; k++) {
+        wf_look_ahead(in[k], bytes);
     }
     __asm__ volatile(""); /* gcc leaves out calls of functions that only ask for memory */
 }

@@ -69,7 +69,7 @@ static void load_run(const char *p, int dtype, int64_t i, int64_t step, int64_t 
             ((float *)out)[x] = s[x * step];
     } else {
         for (int64_t x = 0; x < n; x++)
-            ((float *)out)[x] = (float)wf_conv_load(p, dtype, i + x * step);
+            ((float *)out)[x] = (float)wf_float_load(p, dtype, i + x * step);
     }
 }
 
@@ -149,7 +149,7 @@ static void store_any(void *p, int dtype, int64_t i, const void *from, int64_t j
     if (dtype == WEFT_F64)
         ((double *)p)[i] = ((const double *)from)[j] + bias;
     else
-        wf_conv_put(p, dtype, i, (double)(((const float *)from)[j] + (float)bias));
+        wf_float_put(p, dtype, i, (double)(((const float *)from)[j] + (float)bias));
 }
 
 /* Stores acc ([channel][position], or [position][channel] for NHWC) of one block. */
@@ -165,7 +165,7 @@ static void store_block(const conv_job *w, int64_t n, int64_t group, int64_t p0,
         int64_t at = base + c0 * stride_c(o) + y * stride_y(o) + x * stride_x(o);
         for (int64_t c = 0; c < w->out_group; c++) {
             int64_t from = o->nhwc ? (p - p0) * w->out_group + c : c * count + p - p0;
-            double b = w->bias ? wf_conv_load(w->bias, o->dtype, c0 + c) : 0;
+            double b = w->bias ? wf_float_load(w->bias, o->dtype, c0 + c) : 0;
             store_any(w->result, o->dtype, at + c * stride_c(o), acc, from, b);
         }
     }

@@ -1,6 +1,6 @@
 /*
  * eager/cpu/conv_image.h -- activations of a convolution as views, for wf_copy and wf_exec_map: whoever wants an image in another
- * layout, type or with room around it says where its elements are, and those move them. And single elements, for what is seldom.
+ * layout, type or with room around it says where its elements are, and those move them.
  */
 #ifndef EAGER_CPU_CONV_IMAGE_H
 #define EAGER_CPU_CONV_IMAGE_H
@@ -8,39 +8,6 @@
 #include "eager/cpu/gemm.h"
 #include "eager/dense.h"
 #include "eager/layout.h"
-#include "jit/ir/dtype.h"
-
-/* Element i of a float type, and its other way. */
-static inline double wf_conv_load(const void *p, int dtype, int64_t i)
-{
-    switch (dtype) {
-    case WEFT_F64:
-        return ((const double *)p)[i];
-    case WEFT_F32:
-        return ((const float *)p)[i];
-    case WEFT_BF16:
-        return wf_f32_of_bf16(((const uint16_t *)p)[i]);
-    default:
-        return wf_f32_of_f16(((const uint16_t *)p)[i]);
-    }
-}
-
-static inline void wf_conv_put(void *p, int dtype, int64_t i, double v)
-{
-    switch (dtype) {
-    case WEFT_F64:
-        ((double *)p)[i] = v;
-        break;
-    case WEFT_F32:
-        ((float *)p)[i] = (float)v;
-        break;
-    case WEFT_BF16:
-        ((uint16_t *)p)[i] = wf_bf16_of_f32((float)v);
-        break;
-    default:
-        ((uint16_t *)p)[i] = wf_f16_of_f32((float)v);
-    }
-}
 
 /* src, or (result) dst of d at `data`: [n][c][h][w], wherever its layout puts them. */
 static inline wf_view wf_conv_image(const wf_conv_desc *d, int result, const void *data)

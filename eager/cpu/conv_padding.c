@@ -37,7 +37,7 @@ typedef struct made {
 
 __attribute__((noinline)) static double load(const void *p, int dtype, int64_t i)
 {
-    return wf_conv_load(p, dtype, i);
+    return wf_float_load(p, dtype, i);
 }
 
 /* What of `in` position `at` of `out` reads by a tap along an axis (2 or 3), -1: padding, or nothing. */
@@ -131,7 +131,7 @@ static void plane_task(void *arg, int64_t begin, int64_t end)
             if (wild && of != c)
                 find_wild(m, of = c, wild);
             if (!wild || is_beside(m, wild, y, x))
-                wf_conv_put(m->out.data, m->d->dtype, row + x * s[3], sum_of(m, n, c, y, x));
+                wf_float_put(m->out.data, m->d->dtype, row + x * s[3], sum_of(m, n, c, y, x));
         }
     }
     if (wild)
@@ -230,7 +230,7 @@ static int mend_tap(const wf_conv_desc *d, int64_t tap, const int64_t y[2], cons
     }
     for (int64_t k = 0; k < each && !rc; k++)
         if (isnan(load(dweight, d->dtype, k * taps + tap)))
-            wf_conv_put(dweight, d->dtype, k * taps + tap, load(sum, d->dtype, k));
+            wf_float_put(dweight, d->dtype, k * taps + tap, load(sum, d->dtype, k));
     wf_dense_free(&in);
     wf_dense_free(&out);
     if (sum)

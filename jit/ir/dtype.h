@@ -105,6 +105,38 @@ static inline uint16_t wf_f16_of_f32(float x)
     return (uint16_t)(r | (sign >> 16));
 }
 
+/* Element i of a float type, and the way back, rounded once from f32: one at a time, for what is seldom. */
+static inline double wf_float_load(const void *p, int dtype, int64_t i)
+{
+    switch (dtype) {
+    case WEFT_F64:
+        return ((const double *)p)[i];
+    case WEFT_F32:
+        return ((const float *)p)[i];
+    case WEFT_BF16:
+        return wf_f32_of_bf16(((const uint16_t *)p)[i]);
+    default:
+        return wf_f32_of_f16(((const uint16_t *)p)[i]);
+    }
+}
+
+static inline void wf_float_put(void *p, int dtype, int64_t i, double v)
+{
+    switch (dtype) {
+    case WEFT_F64:
+        ((double *)p)[i] = v;
+        break;
+    case WEFT_F32:
+        ((float *)p)[i] = (float)v;
+        break;
+    case WEFT_BF16:
+        ((uint16_t *)p)[i] = wf_bf16_of_f32((float)v);
+        break;
+    default:
+        ((uint16_t *)p)[i] = wf_f16_of_f32((float)v);
+    }
+}
+
 /* Integers that order like the values, NaN greatest, -0 equal to +0: comparing and selecting them is
  * two cycles where floats would need a chain of compares and masks (or mispredicted branches). */
 static inline int32_t wf_key_f32(float x)

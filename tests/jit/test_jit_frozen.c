@@ -757,6 +757,15 @@ typedef struct unseen {
     int how;
     int runs;
 } unseen;
+
+static void free_both(unseen u[2])
+{
+    for (int k = 0; k < 2; k++) {
+        weft_free(u[k].w);
+        weft_free(u[k].other);
+    }
+    cr_assert_eq(weft_leak_report(NULL), 0);
+}
 enum { GIVEN, VIEWED, STRIDED, WRITTEN, ASKED, WATCHED, MARKED, LIVING, FAILING, UNSEEN };
 
 static weft_status use_unseen(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
@@ -849,11 +858,7 @@ Test(frozen, captured_tensors_that_are_no_inputs)
         cr_assert_eq(stats_of(j).frozen, how == FAILING ? 4 : 8, "%d: %s", how, reasons(j));
         cr_assert(has_reason(j, says[how]), "%d: %s", how, reasons(j));
         weft_jit_free(j);
-        for (int k = 0; k < 2; k++) {
-            weft_free(u[k].w);
-            weft_free(u[k].other);
-        }
-        cr_assert_eq(weft_leak_report(NULL), 0);
+        free_both(u);
     }
 }
 
@@ -927,11 +932,7 @@ Test(frozen, gradients_of_a_captured_view)
     }
     cr_assert_geq(stats_of(j).frozen, 6, "%s", reasons(j));
     weft_jit_free(j);
-    for (int k = 0; k < 2; k++) {
-        weft_free(u[k].w);
-        weft_free(u[k].other);
-    }
-    cr_assert_eq(weft_leak_report(NULL), 0);
+    free_both(u);
 }
 
 /* Memory that is captured without its history first, then with it. */

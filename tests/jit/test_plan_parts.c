@@ -194,6 +194,17 @@ Test(parts, replace_an_input)
     wf_fn_free(f);
 }
 
+/* The plan of a function that holds two operands of 1.6 MB at once, and no more: it is checked, and returned. */
+static wf_plan_info check_memory(const char *text)
+{
+    wf_fn *f = plan_parse(text);
+    wf_plan_info info;
+    plan_check(f, WF_PLAN_TIER0, &info);
+    cr_expect_leq(info.peak_bytes, 2 * 1600000 + (64 << 10), "%lld", (long long)info.peak_bytes);
+    wf_fn_free(f);
+    return info;
+}
+
 /* The whole of a concat would live while much else does: the plan is made without parts. */
 Test(parts, are_none_where_they_take_more_memory)
 {
@@ -204,11 +215,7 @@ Test(parts, are_none_where_they_take_more_memory)
         "  %9 = cumsum f32[400000] %8 ints(0)\n  %10 = cumsum f32[400000] %9 ints(0)\n"
         "  %11 = sum f32[] %10 ints(0)\n  %12 = mul f32[399000] %3, %11\n"
         "  %13 = concat f32[400000] %6, %12 ints(0)\n  return %13\n}\n";
-    wf_fn *f = plan_parse(text);
-    wf_plan_info info;
-    plan_check(f, WF_PLAN_TIER0, &info);
-    cr_expect_leq(info.peak_bytes, 2 * 1600000 + (64 << 10), "%lld", (long long)info.peak_bytes);
-    wf_fn_free(f);
+    check_memory(text);
 }
 
 /* They are all that is given up for that: a product whose operands wait with it for a number is in its reader's group as ever. */
@@ -223,12 +230,8 @@ Test(parts, are_what_is_given_up_first)
         "  %13 = sum f32[] %12 ints(0)\n  %14 = mul f32[399000] %3, %13\n"
         "  %15 = neg f32[1000] %4\n  %16 = concat f32[400000] %15, %14 ints(0)\n"
         "  %17 = add f32[1000] %8, %13\n  return %16, %17\n}\n";
-    wf_fn *f = plan_parse(text);
-    wf_plan_info info;
-    plan_check(f, WF_PLAN_TIER0, &info);
-    cr_expect_leq(info.peak_bytes, 2 * 1600000 + (64 << 10), "%lld", (long long)info.peak_bytes);
+    const wf_plan_info info = check_memory(text);
     cr_expect_eq(info.steps, 12, "%d", info.steps); /* 13 where the product is a step of its own */
-    wf_fn_free(f);
 }
 
 /* WEFT_VALIDATE looks at the part that a launch wrote, and at nothing else of the concat. */

@@ -42,37 +42,6 @@ static int64_t between(int64_t lo, int64_t hi)
     return lo + (int64_t)(rng() % (uint64_t)(hi - lo + 1));
 }
 
-static void put(void *p, int dtype, int64_t i, double x)
-{
-    switch (dtype) {
-    case WEFT_F64:
-        ((double *)p)[i] = x;
-        break;
-    case WEFT_F32:
-        ((float *)p)[i] = (float)x;
-        break;
-    case WEFT_BF16:
-        ((uint16_t *)p)[i] = wf_bf16_of_f32((float)x);
-        break;
-    default:
-        ((uint16_t *)p)[i] = wf_f16_of_f32((float)x);
-    }
-}
-
-static double get(const void *p, int dtype, int64_t i)
-{
-    switch (dtype) {
-    case WEFT_F64:
-        return ((const double *)p)[i];
-    case WEFT_F32:
-        return ((const float *)p)[i];
-    case WEFT_BF16:
-        return wf_f32_of_bf16(((const uint16_t *)p)[i]);
-    default:
-        return wf_f32_of_f16(((const uint16_t *)p)[i]);
-    }
-}
-
 /* Pieces of random numbers as the type has them (tests/support/table.h). */
 enum { NUMBERS = 16381 };
 static void *new_numbers(int dtype, size_t count)
@@ -80,7 +49,7 @@ static void *new_numbers(int dtype, size_t count)
     static double of[WEFT_DTYPE_COUNT][NUMBERS]; /* room for any type */
     static bool known[WEFT_DTYPE_COUNT];
     for (int64_t k = 0; k < NUMBERS && !known[dtype]; k++)
-        put(of[dtype], dtype, k, (double)between(-1000, 1000) / 700.0);
+        wf_float_put(of[dtype], dtype, k, (double)between(-1000, 1000) / 700.0);
     known[dtype] = true;
     const size_t size = wf_dtype_size(dtype);
     char *p = malloc(count * size);
@@ -214,11 +183,11 @@ static void check(const operands *o, const char *what)
             for (int64_t j = 0; j < d->n; j++) {
                 dot exact = dot_of(d->dtype, row, columns + j * d->k, d->k);
                 if (d->bias) {
-                    const double x = get(d->bias, d->dtype, j * d->bias_cs);
+                    const double x = wf_float_load(d->bias, d->dtype, j * d->bias_cs);
                     exact.sum += x;
                     exact.mag += fabs(x);
                 }
-                double got = get(o->c, d->dtype, s * d->c_bs + i * d->c_rs + j);
+                double got = wf_float_load(o->c, d->dtype, s * d->c_bs + i * d->c_rs + j);
                 double err = (double)fabsl((long double)got - exact.sum);
                 double bound = gamma * (double)exact.mag;
                 bound += eps_store(d->dtype) * ((double)fabsl(exact.sum) + bound) + tiny(d->dtype);
@@ -346,7 +315,7 @@ Test(gemm, bias_before_the_rounding)
                 operands o = make(dtype, 1, shapes[s][0], shapes[s][1], shapes[s][2], mode | 64);
                 uint16_t *bias = malloc((size_t)o.d.n * 2 * sizeof *bias);
                 for (int64_t j = 0; j < 2 * o.d.n; j++)
-                    put(bias, dtype, j, (double)between(-1000, 1000) / 50.0);
+                    wf_float_put(bias, dtype, j, (double)between(-1000, 1000) / 50.0);
                 o.d.bias = bias;
                 o.d.bias_cs = 2;
                 const int rc = wf_gemm(&o.d);
@@ -368,7 +337,7 @@ static void one_more_addition(int dtype, const int64_t *h, unsigned mode, int64_
     const int64_t count = rows ? o.d.m : o.d.n, size = (int64_t)wf_dtype_size(dtype);
     char *bias = malloc((size_t)(count * 3 * size)), *plain = malloc(o.c_bytes);
     for (int64_t i = 0; i < count * 3; i++)
-        put(bias, dtype, i, (double)between(-1000, 1000) / 50.0);
+        wf_float_put(bias, dtype, i, (double)between(-1000, 1000) / 50.0);
     for (int threads = 1; threads <= 7; threads += threads < 3 ? 1 : 4) {
         wf_set_num_threads(threads);
         o.d.bias = NULL;
@@ -484,7 +453,7 @@ Test(gemm, bias_of_pieces)
                 operands o = make(dtype, 1, 1, shapes[s][0], shapes[s][1], mode);
                 uint16_t *bias = malloc((size_t)o.d.n * sizeof *bias);
                 for (int64_t j = 0; j < o.d.n; j++)
-                    put(bias, dtype, j, (double)between(-1000, 1000) / 50.0);
+                    wf_float_put(bias, dtype, j, (double)between(-1000, 1000) / 50.0);
                 o.d.bias = bias + o.d.n - 1;
                 o.d.bias_cs = -1;
                 cr_assert_eq(wf_gemm(&o.d), WF_GEMM_OK);
@@ -542,13 +511,13 @@ Test(gemm, nan_and_inf_propagate)
                     operands o = make(dt, 1, m, 35, 67, mode);
                     wf_gemm_desc *d = &o.d;
                     for (int64_t p = 0; p < d->k; p++)
-                        put(o.a, dt, p * d->a_cs, 0);
-                    put(o.b, dt, 3 * d->b_rs + 5 * d->b_cs, INFINITY);
-                    put(o.b, dt, 66 * d->b_rs + 34 * d->b_cs, NAN);
+                        wf_float_put(o.a, dt, p * d->a_cs, 0);
+                    wf_float_put(o.b, dt, 3 * d->b_rs + 5 * d->b_cs, INFINITY);
+                    wf_float_put(o.b, dt, 66 * d->b_rs + 34 * d->b_cs, NAN);
                     cr_assert_eq(wf_gemm(d), 0);
                     for (int64_t i = 0; i < m; i++)
                         for (int64_t j = 0; j < d->n; j++) {
-                            double x = get(o.c, dt, i * d->c_rs + j);
+                            double x = wf_float_load(o.c, dt, i * d->c_rs + j);
                             if (j == 34 || (i == 0 && j == 5))
                                 cr_assert(isnan(x), "c[%ld][%ld] = %g", (long)i, (long)j, x);
                             else if (j != 5)
@@ -576,16 +545,17 @@ Test(gemm, infinity_in_the_last_term)
                     operands o = make(dt, 1, shapes[s][0], shapes[s][1], shapes[s][2], variant & 3);
                     const wf_gemm_desc *d = &o.d;
                     for (int64_t i = 0; i < d->m * d->k; i++)
-                        put(o.a, dt, i, 1);
+                        wf_float_put(o.a, dt, i, 1);
                     for (int64_t i = 0; i < d->k * d->n; i++)
-                        put(o.b, dt, i, 1);
+                        wf_float_put(o.b, dt, i, 1);
                     const int64_t last = d->k - 1;
-                    put(in_a ? o.a : o.b, dt,
-                        in_a ? d->a_rs + last * d->a_cs : last * d->b_rs + d->b_cs, INFINITY);
+                    wf_float_put(in_a ? o.a : o.b, dt,
+                                 in_a ? d->a_rs + last * d->a_cs : last * d->b_rs + d->b_cs,
+                                 INFINITY);
                     cr_assert_eq(wf_gemm(d), 0);
                     for (int64_t i = 0; i < d->m; i++)
                         for (int64_t j = 0; j < d->n; j++) {
-                            const double x = get(o.c, dt, i * d->c_rs + j);
+                            const double x = wf_float_load(o.c, dt, i * d->c_rs + j);
                             cr_assert((in_a ? i : j) == 1 ? x == INFINITY : isfinite(x),
                                       "%s %s variant %u m %ld n %ld k %ld: c[%ld][%ld] = %g",
                                       wf_gemm_backend_name(), wf_dtype_name(dt), variant,
@@ -943,19 +913,19 @@ Test(gemm, sums_of_one_term)
             operands o = make(dtype, cases[c].batch, cases[c].m, cases[c].n, 1, cases[c].mode);
             const wf_gemm_desc *d = &o.d;
             for (int64_t i = 0; i < d->m && i < 7; i++)
-                put(o.a, dtype, i * d->a_rs, rare[(i + 6) % 7]);
+                wf_float_put(o.a, dtype, i * d->a_rs, rare[(i + 6) % 7]);
             for (int64_t j = 0; j < d->n && j < 7; j++)
-                put(o.b, dtype, j * d->b_cs, rare[j]);
+                wf_float_put(o.b, dtype, j * d->b_cs, rare[j]);
             cr_assert_eq(wf_gemm(d), WF_GEMM_OK);
             check_gaps(&o);
             for (int64_t r = 0; r < d->batch * d->m * d->n; r++) {
                 const int64_t s = r / (d->m * d->n), i = r / d->n % d->m, j = r % d->n;
-                const double a = get(d->a, dtype, s * d->a_bs + i * d->a_rs),
-                             b = get(d->b, dtype, s * d->b_bs + j * d->b_cs);
-                const double got = get(d->c, dtype, s * d->c_bs + i * d->c_rs + j);
+                const double a = wf_float_load(d->a, dtype, s * d->a_bs + i * d->a_rs),
+                             b = wf_float_load(d->b, dtype, s * d->b_bs + j * d->b_cs);
+                const double got = wf_float_load(d->c, dtype, s * d->c_bs + i * d->c_rs + j);
                 double one[1], want = a * b + 0.0;
-                put(one, dtype, 0, dtype == WEFT_F64 ? want : (double)(float)want);
-                want = get(one, dtype, 0);
+                wf_float_put(one, dtype, 0, dtype == WEFT_F64 ? want : (double)(float)want);
+                want = wf_float_load(one, dtype, 0);
                 cr_assert(isnan(want) ? isnan(got) : memcmp(&want, &got, sizeof got) == 0,
                           "%s: %a * %a is %a, not %a", wf_dtype_name(dtype), a, b, got, want);
             }
