@@ -62,7 +62,8 @@ WEFT_API void weft_safetensors_close(weft_safetensors *f);
 WEFT_API int weft_safetensors_count(const weft_safetensors *f);
 WEFT_API const char *weft_safetensors_name(const weft_safetensors *f, int i);
 WEFT_API weft_tensor weft_safetensors_at(const weft_safetensors *f, int i);
-/* What the header says of it, weft's type or another: "F32", "F8_E4M3"; "" and no axes outside [0, count). */
+/* What the header says of it, weft's type or another: "F32", "F8_E4M3"; "" and no axes outside [0, count), which is no error. The
+ * text is the library's and stays; the shape is a value. */
 WEFT_API const char *weft_safetensors_dtype(const weft_safetensors *f, int i);
 WEFT_API weft_shape weft_safetensors_shape(const weft_safetensors *f, int i);
 /* A tensor by its name, likewise; the empty handle of a WEFT_EINVALID error if the file has none of that name. Names and types live
